@@ -18,7 +18,7 @@ import fairway
 
 SOURCE = str(Path(fairway.__file__).parent)
 WARM_UP = 32
-"""Messages before the one that is looked at: by then both sides read a single datagram by the shortest way."""
+"""Messages before the one that is measured: by then both sides read a single datagram by the shortest way."""
 
 
 class Called(NamedTuple):

@@ -63,7 +63,7 @@ PROGRAMS = {
 
 
 def require(name: str) -> bool:
-    """Finds or installs one program; says what it found, or what to do."""
+    """Find or install one program; say what was found, or what to do."""
     program = PROGRAMS[name]
     found = program.find() or (install(program) and program.find())
     if not found:
@@ -76,7 +76,7 @@ def require(name: str) -> bool:
 
 
 def install(program: Program) -> bool:
-    """Installs a Debian package where that is possible without asking."""
+    """Install a Debian package where that is possible without asking."""
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return False
     print(f"installing {program.package}", flush=True)
@@ -98,7 +98,7 @@ def install(program: Program) -> bool:
 
 
 def main(names: list[str]) -> int:
-    """Asks for all programs before it gives up, so that one run names all that are missing."""
+    """Look for all programs before giving up, so that one run names all that are missing."""
     missing = [name for name in names if not require(name)]
     return 1 if missing else 0
 

@@ -39,12 +39,12 @@ class Finding(NamedTuple):
 
 
 def runs(first: int, count: int) -> Iterator[Run]:
-    """Deals the seeds over the protocols in turn."""
+    """Distribute the seeds over the protocols in turn."""
     return (Run(NAMES[seed % len(NAMES)], seed) for seed in range(first, first + count))
 
 
 def look_at(run: Run) -> Finding:
-    """Runs one seed; an exception is a finding like any other."""
+    """Run one seed; an exception is a finding like any other."""
     try:
         result = run_seed(run.protocol, run.seed)
     except Exception as error:
@@ -54,7 +54,7 @@ def look_at(run: Run) -> Finding:
 
 
 def soak(findings: Iterable[Finding], count: int, seconds_max: float) -> int:
-    """Prints progress and failures as they come, and a last line that counts; gives the number of failures."""
+    """Print progress and failures as they come, and a last line that counts; return the number of failures."""
     start = reported = time.monotonic()
     done: Counter[str] = Counter()
     failures = datagrams = 0
@@ -78,7 +78,7 @@ def soak(findings: Iterable[Finding], count: int, seconds_max: float) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Reads the options and soaks."""
+    """Read the options and soak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20_000, help="how many runs in all")
     parser.add_argument("--first", type=int, default=1, help="the first seed")

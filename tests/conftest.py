@@ -65,7 +65,7 @@ LONG = (
 """Tests of what measures or looks for faults, and kill runs whose promise shorter ones guard: not in `make test`."""
 
 
-def place(nodeid: str) -> int:
+def rank(nodeid: str) -> int:
     """Return where in the order a test stands: shared sessions first, processes of Spark last but for the fillers."""
     for number, path in enumerate(PROCESSES):
         if nodeid.startswith(path):
@@ -76,7 +76,7 @@ def place(nodeid: str) -> int:
 
 
 def scope(nodeid: str) -> str:
-    """Names what runs on one worker: most tests by themselves."""
+    """Name what runs on one worker: most tests by themselves."""
     for path in PROCESSES:
         if nodeid.startswith(path):
             return path
@@ -103,7 +103,7 @@ class OneSession(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no typ
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneSession:
-    """Spreads the tests; xdist's own groups do nothing under pytest 9."""
+    """Spread the tests; xdist's own groups do nothing under pytest 9."""
     return OneSession(config, log)
 
 
@@ -138,13 +138,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     random = Random(config.option.seed)
     modules = list(dict.fromkeys(item.path for item in items))
     random.shuffle(modules)
-    places = {module: place for place, module in enumerate(modules)}
+    order = {module: index for index, module in enumerate(modules)}
     random.shuffle(items)
-    items.sort(key=lambda item: (place(item.nodeid), places[item.path]))
+    items.sort(key=lambda item: (rank(item.nodeid), order[item.path]))
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was imported: each test of `net` has it look at everything."""
+    """Let the garbage collector pass over what was imported: each test of `net` has it scan everything."""
     gc.collect()
     gc.freeze()
 
@@ -166,7 +166,7 @@ def tshark() -> Tshark:
 
 
 def read_with_tshark(path: Path, fields: Sequence[str]) -> list[dict[str, str]]:
-    """Lets tshark judge every checksum and print fields."""
+    """Let tshark judge every checksum and print fields."""
     command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=/t"]
     command += ["-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"]
     for field in fields:

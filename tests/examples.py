@@ -35,7 +35,7 @@ def commands(block: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Finds `fairway` and `python` where these tests run."""
+    """Find `fairway` and `python` where these tests run."""
     folder = str(Path(sys.executable).parent)
     return os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
 
@@ -66,7 +66,7 @@ class Terminal(Command):
 
 
 def run_shell(block: str, folder: Path) -> None:
-    """Runs a shell block; every command of it must succeed, print something, and say nothing on standard error."""
+    """Run a shell block; every command of it must succeed, print something, and say nothing on standard error."""
     terminals: list[Terminal] = []
     try:
         for command in commands(with_free_ports(block)):
@@ -139,7 +139,7 @@ def _client(script: str, url: str, folder: Path) -> str:
 
 
 def run_python(block: str, folder: Path) -> None:
-    """Runs a Python block, with every warning an error, and compares what it prints with what it says."""
+    """Run a Python block, with every warning an error, and compare what it prints with what it says."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", block],
         env=environment(), cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S,

@@ -86,7 +86,7 @@ ORDER_KEEPERS = ("list", "tuple", "iter", "enumerate", "zip", "map", "filter", "
 
 
 class Breach(NamedTuple):
-    """One place where a rule is broken."""
+    """One line where a rule is broken."""
 
     rule: str
     module: str
@@ -136,7 +136,7 @@ def all_breaches() -> list[Breach]:
 
 
 def sources() -> list[Path]:
-    """Lists all modules of Fairway."""
+    """List all modules of Fairway."""
     return sorted(SOURCE.rglob("*.py"))
 
 

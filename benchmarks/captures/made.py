@@ -74,9 +74,9 @@ def make_capture(path: Path, datagrams: int) -> None:
 def _frame(number: int) -> bytes:
     turn, which = divmod(number, len(NAMES))
     turn, conversation = divmod(turn, CONVERSATIONS)
-    round_, place = divmod(turn, 4)
-    answer = place == 3
+    round_, step = divmod(turn, 4)
+    answer = step == 3
     client, server = (f"10.0.{which}.{conversation + 1}", 40_000), (SERVER, 9_000 + which)
-    payload = MAKERS[NAMES[which]](conversation, round_ * 3 + min(place, 2), answer)
+    payload = MAKERS[NAMES[which]](conversation, round_ * 3 + min(step, 2), answer)
     source, destination = (server, client) if answer else (client, server)
     return ETHERNET + encode_ip(source, destination, payload)

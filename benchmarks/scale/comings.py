@@ -81,7 +81,7 @@ def soak(seconds: float, *, seed: int = 1, slow_callback_s: float = 0.5) -> Soak
     try:
         with asyncio.Runner(debug=True) as runner:
             runner.run(_soak(soaked, seconds, Random(seed), slow_callback_s))
-        # What was never awaited or never looked at complains when it is collected.
+        # What was never awaited or never read complains when it is collected.
         gc.collect()
     finally:
         logger.removeHandler(handler)
@@ -100,7 +100,7 @@ async def _soak(soaked: Soaked, seconds: float, random: Random, slow_callback_s:
                     group.create_task(_come_and_go(url, soaked, Random(random.random()), until))
                 group.create_task(_sample(soaked, seconds, until))
         finally:
-            # Also after a failed caller: a task that nobody looks at would fail the next run, too.
+            # Also after a failed caller: a task that nobody awaits would fail the next run, too.
             taking.cancel()
             await asyncio.wait([taking])
         if not taking.cancelled():

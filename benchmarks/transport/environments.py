@@ -22,7 +22,7 @@ class Environment:
     loss_percent: float = 0.0
     receiver_host: str = LOOPBACK_HOST
     sender_prefix: tuple[str, ...] = ()
-    """What puts the sender's command into its place."""
+    """What puts the sender's command into its environment."""
     receiver_prefix: tuple[str, ...] = ()
     datagrams_only: bool = False
     """TCP cannot go this way."""

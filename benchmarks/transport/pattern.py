@@ -169,7 +169,7 @@ def large_messages(size: int) -> Iterator[bytes]:
 
 @cache
 def variants() -> list[bytes]:
-    """Return the block repeated, begun at four places."""
+    """Return the block repeated, begun at four offsets."""
     return [(_DOUBLED[by : by + BLOCK_BYTES]) * LARGE_BLOCKS for by in range(0, 4 * 64, 64)]
 
 

@@ -32,9 +32,9 @@ def url_of(text: str) -> str:
     found = re.fullmatch(r"(\w+)(://[^?]*)\??(.*)", text)
     if identities is None or found is None:
         return text
-    scheme, place, query = found.groups()
-    identity = identities[1 if place.endswith(":0") else 0]
-    return f"{scheme}+dtls{place}?{query}{'&' if query else ''}identity={identity}"
+    scheme, host, query = found.groups()
+    identity = identities[1 if host.endswith(":0") else 0]
+    return f"{scheme}+dtls{host}?{query}{'&' if query else ''}identity={identity}"
 
 
 def peer_of(to: tuple[str, int] | None = None) -> RawPeer:
@@ -64,7 +64,7 @@ class RawPeer:
         return int(self.socket.getsockname()[1])
 
     def send(self, *parts: bytes | str) -> bytes:
-        """Sends one datagram made of bytes and hexadecimal digits, and gives it back."""
+        """Send one datagram made of bytes and hexadecimal digits, and return it."""
         datagram = joined(parts)
         assert self.to is not None
         self.socket.sendto(datagram, self.to)
@@ -91,7 +91,7 @@ class RawPeer:
         raise AssertionError(f"nothing wanted came within {within_s} s; passed over {passed}")
 
     def expect_silence(self, of: Callable[[bytes], bool], for_s: float) -> None:
-        """Fails when a datagram of that kind comes."""
+        """Fail if a datagram of that kind arrives."""
         end = time.monotonic() + for_s
         while (left_s := end - time.monotonic()) > 0:
             try:
@@ -140,7 +140,7 @@ class Command:
         raise AssertionError(f"unexpected line {line!r}")
 
     def listening_at(self) -> tuple[str, int]:
-        """Waits for `listening URL` and gives the address in it."""
+        """Wait for `listening URL` and return the address in it."""
         while True:
             found = re.search(r"listening [\w+]+://([\d.]+):(\d+)", self._err.get(timeout=PATIENCE_S))
             if found:
@@ -190,7 +190,7 @@ def run(*arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[str]
 
 @contextmanager
 def fairway(*arguments: str) -> Iterator[Command]:
-    """Runs a command and ends it."""
+    """Run a command and end it."""
     command = Command(sys.executable, "-m", "fairway", *map(url_of, arguments))
     try:
         yield command
@@ -200,7 +200,7 @@ def fairway(*arguments: str) -> Iterator[Command]:
 
 @contextmanager
 def listening(scheme: str, *arguments: str, query: str = "") -> Iterator[tuple[Command, RawPeer]]:
-    """Runs `fairway listen` with a raw peer that calls it."""
+    """Run `fairway listen` with a raw peer that calls it."""
     with fairway("listen", f"{scheme}://127.0.0.1:0{query}", "--json", *arguments) as command:
         peer = peer_of(command.listening_at())
         try:

@@ -1,4 +1,4 @@
-"""`listen --count N` by bytes: what is printed is acknowledged, its copies too, and nothing else."""
+"""`listen --count N` by bytes: what is printed is acknowledged, its duplicates too, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Talk(NamedTuple):
     acknowledgements: Sequence[Callable[[bytes], bool]]
 
 
-def holds(place: int, wanted: bytes, kind: Callable[[bytes], bool] = bool) -> Callable[[bytes], bool]:
-    """Return whether a datagram of a kind has these bytes at a place."""
-    return lambda data: kind(data) and data[place:].startswith(wanted)
+def holds(offset: int, wanted: bytes, kind: Callable[[bytes], bool] = bool) -> Callable[[bytes], bool]:
+    """Return whether a datagram of a kind has these bytes at an offset."""
+    return lambda data: kind(data) and data[offset:].startswith(wanted)
 
 
 def talk_udpc(peer: RawPeer) -> Talk:

@@ -31,7 +31,7 @@ def of_type(kind: int) -> Callable[[bytes], bool]:
 
 
 def open_connection(peer: RawPeer, client: int = 1, version: int = 0) -> int:
-    """Connects as a client and gives the server's id."""
+    """Connect as a client and return the server's id."""
     peer.send(connect(version, client))
     answer = peer.expect(of_type(REPLY))
     assert len(answer) == 12
@@ -56,7 +56,7 @@ def test_stamped_data_is_printed_in_order_and_each_packet_acknowledged_by_name()
 
 
 def answer_connect(peer: RawPeer, server: int, version: int) -> int:
-    """Accepts a connection as a server and gives the client's id."""
+    """Accept a connection as a server and return the client's id."""
     call = peer.expect(of_type(CONNECT))
     assert len(call) == 8
     assert call[4] == version

@@ -16,7 +16,7 @@ def uint(number: int) -> bytes:
 
 
 def number(digits: bytes) -> int:
-    return sum(digit * 255**place for place, digit in enumerate(digits))
+    return sum(digit * 255**index for index, digit in enumerate(digits))
 
 
 def part(position: int, total: int, body: bytes, message: bytes = ID, start: int | None = None) -> bytes:
@@ -58,7 +58,7 @@ def test_parts_in_any_order_make_the_message_and_are_confirmed() -> None:
 
 
 def collect(peer: RawPeer, total: int) -> tuple[bytes, dict[int, bytes]]:
-    """Takes parts, confirming as it goes, until all but the last byte are known; gives id and parts."""
+    """Receive parts, confirming them on the way, until all but the last byte are known; return id and parts."""
     held: dict[int, bytes] = {}
     message = b""
     while sum(map(len, held.values())) < total:

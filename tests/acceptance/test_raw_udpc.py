@@ -24,7 +24,7 @@ def has_flag(flag: int) -> Callable[[bytes], bool]:
 
 
 def shake_hands(peer: RawPeer, call: int = 5, index: int = 1) -> int:
-    """Opens a session as a client and gives its sessionID."""
+    """Open a session as a client and return its sessionID."""
     peer.send(packet(index, call, 0, SYN))
     _, session, acknowledged, _, body = fields(peer.expect(has_flag(SYN | ACK)))
     assert session != 0
@@ -35,7 +35,7 @@ def shake_hands(peer: RawPeer, call: int = 5, index: int = 1) -> int:
 
 
 def be_called(peer: RawPeer, session: int = 0x0A0B0C0D) -> bytes:
-    """Accepts a call as a server and gives the SYN."""
+    """Accept a call as a server and return the SYN."""
     call = peer.expect(has_flag(SYN))
     assert len(call) == 13
     index, offered, acknowledged, _, _ = fields(call)

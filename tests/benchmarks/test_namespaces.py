@@ -29,7 +29,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
 
 
 def drops_one_by_one(both: Namespaces) -> None:
-    """Sends datagrams in one call with GSO; half of them are dropped, so all or none arriving is no chance."""
+    """Send datagrams in one call with GSO; half of them are dropped, so all or none arriving is no accident."""
     both.set_loss(50)
     listening = (
         "import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('192.0.2.2', 7_000)); s.settimeout(1)"
@@ -44,7 +44,7 @@ def drops_one_by_one(both: Namespaces) -> None:
 
 
 def exercise() -> str:
-    """Carries over a wire, with loss and without; gives the name of a namespace that must be gone now."""
+    """Carry over a wire, with loss and without; return the name of a namespace that must be gone now."""
     with namespaces() as both:
         without, lossy = lossy_environments([20.0], both)
         lossy.prepare()

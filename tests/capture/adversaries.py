@@ -63,27 +63,27 @@ def _longer_length() -> bytes:
 
 def _longer_block() -> bytes:
     data = bytearray(pcapng(PLAIN))
-    place = data.index(struct.pack("<I", 6), 200)
-    (length,) = struct.unpack_from("<I", data, place + 4)
-    struct.pack_into("<I", data, place + 4, length + 4)
+    offset = data.index(struct.pack("<I", 6), 200)
+    (length,) = struct.unpack_from("<I", data, offset + 4)
+    struct.pack_into("<I", data, offset + 4, length + 4)
     return bytes(data)
 
 
 def _damaged_block() -> bytes:
     data = bytearray(pcapng(PLAIN))
-    place = data.index(struct.pack("<I", 6), 200)
-    struct.pack_into("<I", data, place + 4, 0x01020304)
+    offset = data.index(struct.pack("<I", 6), 200)
+    struct.pack_into("<I", data, offset + 4, 0x01020304)
     return bytes(data)
 
 
 def _old_packets() -> bytes:
     data = bytearray(pcapng(PLAIN))
-    place = 0
-    while place < len(data):
-        kind, length, number = struct.unpack_from("<III", data, place)
+    offset = 0
+    while offset < len(data):
+        kind, length, number = struct.unpack_from("<III", data, offset)
         if kind == 6:
-            struct.pack_into("<IIHH", data, place, 2, length, number, 0xFFFF)
-        place += length
+            struct.pack_into("<IIHH", data, offset, 2, length, number, 0xFFFF)
+        offset += length
     return bytes(data)
 
 

@@ -19,14 +19,14 @@ class Frame:
     data: bytes
     wire_bytes: int
     point: str | None = None
-    """The name of the place of capture, where the file gives one."""
+    """The name of the capture point, where the file gives one."""
 
 
 def read_capture(data: bytes) -> list[Frame]:
     """Return every frame of a pcap or pcapng file, in order; nothing of it may be damaged."""
     form, frames = form_of(data[:HEAD_BYTES]), []
     for batch in records(form, memoryview(data), Range(form.start, len(data), 0)):
-        assert not batch.trouble.any()
+        assert not batch.damage.any()
         columns = (batch.at_ns, batch.link_type, batch.data_offset, batch.captured, batch.wire_bytes, batch.point)
         for at_ns, link_type, start, captured, wire_bytes, point in zip(*map(list, columns), strict=True):
             name = batch.points[point] or None

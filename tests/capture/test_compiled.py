@@ -56,8 +56,8 @@ def as_array(data: bytes) -> Bytes:
 
 
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=10))
-def test_crcs_are_those_of_zlib(data: bytes, places: list[tuple[int, int]]) -> None:
-    spans = [sorted((min(one, len(data)), min(other, len(data)))) for one, other in places]
+def test_crcs_are_those_of_zlib(data: bytes, edges: list[tuple[int, int]]) -> None:
+    spans = [sorted((min(one, len(data)), min(other, len(data)))) for one, other in edges]
     starts, ends = np.array([*spans, [0, 0]], dtype=np.int64).T
     assert crcs(as_array(data), starts, ends).tolist() == [crc32(data[start:end]) for start, end in spans] + [0]
 

@@ -46,8 +46,8 @@ def written(
 
 
 def payloads(seed: int, count: int, size_max: int = 300) -> list[bytes]:
-    chance = Random(seed)
-    return [chance.randbytes(chance.randrange(size_max)) for _ in range(count)]
+    random = Random(seed)
+    return [random.randbytes(random.randrange(size_max)) for _ in range(count)]
 
 
 INSIDE = pcap([bytes(60)] * 30)[24:]
@@ -87,9 +87,9 @@ def test_one_flipped_bit_in_a_header_loses_few_records_and_makes_up_none(name: s
     data = TRUTHS[name]()
     truth = whole(data)
     assert not any(row[7] for row in truth)
-    chance = Random(name)
+    random = Random(name)
     for _ in range(FLIPS):
-        victim, bit = chance.randrange(len(truth)), chance.randrange(8 * header_bytes(data))
+        victim, bit = random.randrange(len(truth)), random.randrange(8 * header_bytes(data))
         damaged = bytearray(data)
         damaged[truth[victim][1] + bit // 8] ^= 1 << bit % 8
         where = f"record {victim}, bit {bit}"
@@ -118,13 +118,13 @@ def test_the_record_whose_length_is_too_large_by_one_bit_is_the_only_one_lost() 
     ]
 
 
-def _with_false_header(swallowed: int, place: int = 12) -> tuple[bytes, list[Row], int]:
-    """A record whose length ends `place` bytes into it, at a header that reaches to a later record's."""
+def _with_false_header(swallowed: int, offset: int = 12) -> tuple[bytes, list[Row], int]:
+    """A record whose length ends `offset` bytes into it, at a header that reaches to a later record's."""
     frames = [encode_ip(CLIENT, SERVER, bytes([n % 251]) * 400) for n in range(900)]
     sizes = 16 + len(frames[0])
-    reach = swallowed * sizes - place - 32
+    reach = swallowed * sizes - offset - 32
     false = struct.pack("<4I", AT_NS // 10**9, 77, reach, reach)
-    frames[7] = frames[7][:place] + false + frames[7][place + 16 :]
+    frames[7] = frames[7][:offset] + false + frames[7][offset + 16 :]
     data = written(frames, link_type=LinkType.RAW, nanoseconds=True)
     return data, whole(data), 24 + 7 * sizes
 
@@ -167,13 +167,13 @@ def test_a_length_that_the_frame_bears_out_is_believed_whatever_the_header_says_
 
 
 def test_sound_records_of_unusual_sizes_and_times_are_all_there() -> None:
-    """Longer than any datagram, cut at other places than the rest, and a clock that was set while capturing."""
-    chance = Random(9)
+    """Longer than any datagram, cut at other offsets than the rest, and a clock that was set while capturing."""
+    random = Random(9)
     pieces: list[bytes] = []
     writer = PcapWriter(pieces.append, LinkType.RAW)
     for number in range(400):
-        frame = encode_ip(CLIENT, SERVER, chance.randbytes(chance.randrange(900)))
-        size = chance.choice([len(frame), len(frame), 30, 40, 200_000])
+        frame = encode_ip(CLIENT, SERVER, random.randbytes(random.randrange(900)))
+        size = random.choice([len(frame), len(frame), 30, 40, 200_000])
         at_ns = (AT_NS if number > 200 else 0) + number * 1_000
         writer.frame(
             at_ns, (frame + bytes(size))[:size] if size > len(frame) else frame[:size], wire_bytes=max(size, len(frame))
@@ -190,5 +190,5 @@ def test_a_fraction_above_a_second_is_a_record_without_a_time() -> None:
     for row in truth[10:20]:
         struct.pack_into("<I", data, row[1] + 4, 1_000_000)
     found = whole(bytes(data))
-    assert [row[5] for row in found] == [NO_TIME if 10 <= place < 20 else row[5] for place, row in enumerate(truth)]
+    assert [row[5] for row in found] == [NO_TIME if 10 <= number < 20 else row[5] for number, row in enumerate(truth)]
     assert [(*row[:5], *row[6:]) for row in found] == [(*row[:5], *row[6:]) for row in truth]

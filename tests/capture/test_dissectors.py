@@ -33,13 +33,13 @@ PORTS = "5000,9000"
 DESCRIBED = {description.protocol: description for description in DESCRIPTIONS}
 
 
-def simulated(folder: Path, protocol: str, **wishes: object) -> Path:
-    """Writes the trace of a short run over a bad link."""
+def simulated(folder: Path, protocol: str, **more: object) -> Path:
+    """Write the trace of a short run over a bad link."""
     options: dict[str, object] = {"messages": 30, "size": 2_000, "loss": 0.1, "duplicate": 0.05, "two_way": True}
     path = folder / f"{protocol}.pcapng"
     with path.open("wb") as file:
-        asked = RunOptions(protocol=protocol, **(options | wishes))  # type: ignore[arg-type]
-        simulate(case(asked), 3, trace=tracer(file.write, ["server", "client", "hostile"]))
+        run_options = RunOptions(protocol=protocol, **(options | more))  # type: ignore[arg-type]
+        simulate(case(run_options), 3, trace=tracer(file.write, ["server", "client", "hostile"]))
     return path
 
 

@@ -54,7 +54,7 @@ def packet(order: str, ticks: int, data: bytes, number: int = 0) -> bytes:
 @given(st.lists(WRITTEN, max_size=6))
 def test_what_is_written_comes_back(frames: list[Written]) -> None:
     points = ("client", "relay", "server")
-    expected = [Frame(at_ns, LinkType.RAW, data, len(data), points[place]) for at_ns, data, place in frames]
+    expected = [Frame(at_ns, LinkType.RAW, data, len(data), points[point]) for at_ns, data, point in frames]
     assert read_capture(write(frames)) == expected
 
 

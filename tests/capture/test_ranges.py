@@ -23,7 +23,7 @@ from fairway.capture.columns.ranges import (
     records,
     walked,
 )
-from fairway.capture.columns.records import NO_TIME, TROUBLES, Place
+from fairway.capture.columns.records import DAMAGES, NO_TIME, Position
 from fairway.core.errors import DamagedCapture
 from tests.capture.adversaries import CAPTURES, PLAIN, pcap, pcapng
 
@@ -37,10 +37,10 @@ def rows(data: bytes, ranges: list[Range]) -> list[Row]:
         frame = part.frames_before
         for batch in records(form, view, part):
             numbers = (batch.offset, batch.data_offset, batch.captured, batch.wire_bytes, batch.at_ns)
-            columns = [column.tolist() for column in (*numbers, batch.point, batch.trouble, batch.counted)]
-            for *values, point, trouble, counted in zip(*columns, strict=True):
+            columns = [column.tolist() for column in (*numbers, batch.point, batch.damage, batch.counted)]
+            for *values, point, damage, counted in zip(*columns, strict=True):
                 frame += counted
-                found.append((frame, *values, batch.points[point], TROUBLES[trouble]))
+                found.append((frame, *values, batch.points[point], DAMAGES[damage]))
     return found
 
 
@@ -49,14 +49,14 @@ def whole(data: bytes) -> list[Row]:
 
 
 def in_ranges(data: bytes, edges: list[tuple[int, int]]) -> tuple[list[Range], int]:
-    """Cuts a capture by guesses that are verified; gives the ranges and how many guesses were wrong."""
+    """Cut a capture by guesses that are verified; return the ranges and how many guesses were wrong."""
     view, form = memoryview(data), form_of(data[:HEAD_BYTES])
     wrong = 0
 
-    def again(place: Place, stop: int) -> Probe:
+    def again(position: Position, stop: int) -> Probe:
         nonlocal wrong
         wrong += 1
-        return probe_from(form, view, place, stop)
+        return probe_from(form, view, position, stop)
 
     return joined(form.start, [probe(form, view, cut, stop) for cut, stop in edges], again), wrong
 
@@ -92,12 +92,12 @@ def test_any_number_of_ranges_up_to_64_changes_no_row(name: str) -> None:
     st.sampled_from([pcap, pcapng]),
 )
 def test_damage_anywhere_and_cuts_anywhere_change_no_row(
-    payloads: list[bytes], damages: list[tuple[int, bytes]], places: list[int], write: Callable[[list[bytes]], bytes]
+    payloads: list[bytes], damages: list[tuple[int, bytes]], cuts: list[int], write: Callable[[list[bytes]], bytes]
 ) -> None:
     data = bytearray(write(payloads))
-    for place, noise in damages:
-        data[place : place + len(noise)] = noise
-    edges = [(low, high) for low, high in pairwise(sorted({0, len(data), *(p for p in places if p < len(data))}))]
+    for position, noise in damages:
+        data[position : position + len(noise)] = noise
+    edges = [(low, high) for low, high in pairwise(sorted({0, len(data), *(p for p in cuts if p < len(data))}))]
     ranges, _ = in_ranges(bytes(data), edges)
     assert rows(bytes(data), ranges) == whole(bytes(data))
 

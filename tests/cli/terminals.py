@@ -24,7 +24,7 @@ class Screen:
         self.text = ""
 
     def until(self, wanted: str) -> str:
-        """Reads until the text is there."""
+        """Read until the text is there."""
         end = time.monotonic() + PATIENCE_S
         while wanted not in self.text:
             left_s = end - time.monotonic()
@@ -33,7 +33,7 @@ class Screen:
         return self.text
 
     def rest(self) -> str:
-        """Reads until the command has left."""
+        """Read until the command has ended."""
         with suppress(OSError):  # the terminal is gone when its last writer is
             while self._read(PATIENCE_S):
                 pass
@@ -50,7 +50,7 @@ class Screen:
 
 @contextmanager
 def on_terminal(*arguments: str, stdin: int | IO[bytes] = subprocess.DEVNULL) -> Iterator[Screen]:
-    """Runs `fairway` with both outputs on a terminal."""
+    """Run `fairway` with both outputs on a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "fairway", *arguments],

@@ -16,7 +16,7 @@ from fairway.core.errors import FairwayError
 
 @pytest.fixture(params=["columns", "simulator"])
 def measured(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Replaces what measures by something that gives back what it was asked for."""
+    """Replace what measures by something that returns what it was asked for."""
     name = str(request.param)
     module = ModuleType(f"benchmarks.{name}")
     module.__dict__["measure"] = lambda seconds: iter([{"protocol": "mrp", "rate": seconds * 1_000}])

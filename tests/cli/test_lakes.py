@@ -9,7 +9,7 @@ import pytest
 
 from fairway.cli import run
 from fairway.core.errors import BadOption
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 VERBS = {
     "stream": ["stream", "--lake"],
@@ -73,7 +73,7 @@ def test_a_folder_on_this_machine_is_taken(here: Path, address: str, capsys: pyt
 
 def test_only_what_begins_like_an_address_is_one() -> None:
     for path in ("a:b", "./s3:/b", "/x/s3:/b", "C:/lake", "1a:/b"):
-        assert place_of(path).folder == Path(path).absolute()
-    assert place_of(Path("file:///srv/lake")) == place_of("file:/srv/lake") == place_of("/srv/lake")
+        assert location_of(path).folder == Path(path).absolute()
+    assert location_of(Path("file:///srv/lake")) == location_of("file:/srv/lake") == location_of("/srv/lake")
     with pytest.raises(BadOption, match="an address of gs"):
-        place_of("gs:/bucket")
+        location_of("gs:/bucket")

@@ -287,7 +287,7 @@ def test_what_takes_longer_than_a_second_shows_how_far_it_is_on_a_terminal(tmp_p
 
 
 def settle(peer: RawPeer, datagram: bytes, count: int) -> None:
-    """Acknowledges every important packet, from this one on, until so many were."""
+    """Acknowledge every important packet, from this one on, until so many were."""
     acknowledged: set[int] = set()
     own = 1
     while True:

@@ -27,7 +27,7 @@ ENDS: dict[str, BaseException | ExitCode | None] = {
 
 
 def end(how: str, times: int = typer.Option(1, min=1)) -> int | None:
-    """Ends as it is told."""
+    """End as requested."""
     ending = ENDS[how]
     if isinstance(ending, BaseException):
         raise ending
@@ -35,6 +35,6 @@ def end(how: str, times: int = typer.Option(1, min=1)) -> int | None:
 
 
 def shout(lines: int) -> None:
-    """Prints more than a pipe holds."""
+    """Print more than a pipe holds."""
     for number in range(lines):
         print("x" * 1_000, number)

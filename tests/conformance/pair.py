@@ -84,11 +84,11 @@ class Node:
 
     @property
     def bodies(self) -> list[bytes]:
-        """The bodies received, in the order in which they were handed over."""
+        """The bodies received, in the order in which they were delivered."""
         return [message.body for message in self.received]
 
     def report(self, event: Event) -> None:
-        """Takes one event as an application does, and checks what must always hold."""
+        """Take one event as an application does, and check what must always hold."""
         if isinstance(event, MessagesReceived):
             for message in event:
                 self.report(message)
@@ -119,11 +119,11 @@ class Node:
         assert peer not in self.closed, f"{event} came after {self.closed[peer]}"
 
     def outcome(self, token: int) -> str:
-        """Names the outcome of a token so far, or `none`."""
+        """Name the outcome of a token so far, or `none`."""
         return type(self.outcomes[token]).__name__ if token in self.outcomes else "none"
 
     def all_of(self, kind: type[Event]) -> list[Event]:
-        """Lists the events of one class."""
+        """List the events of one class."""
         return [event for event in self.events if isinstance(event, kind)]
 
 
@@ -149,7 +149,7 @@ class Hold:
         self.active = True
 
     def release(self) -> None:
-        """Lets everything held arrive after one delay, in the order of sending, and holds nothing more."""
+        """Deliver everything held after one delay, in the order of sending, and hold nothing more."""
         self.active = False
         for datagram in self.held:
             self._pump.fly(datagram)
@@ -172,13 +172,13 @@ class Pump:
         self.late_us = 0
         """How much later than asked every timer comes, as on a busy event loop."""
         self._losses: list[Predicate] = []
-        self._copies: list[tuple[Predicate, int, int]] = []
+        self._duplicated: list[tuple[Predicate, int, int]] = []
         self._holds: list[Hold] = []
         self._flying: list[tuple[int, int, Datagram]] = []
         self._arrivals = 0
 
     def add(self, machine: Machine, address: Address, *, commits: bool = True) -> Node:
-        """Puts a machine at an address, in place of the one that was there before."""
+        """Put a machine at an address, in place of the one that was there before."""
         node = Node(machine, address, commits=commits)
         node.now_us = self.now_us
         self.nodes[address] = node
@@ -186,37 +186,37 @@ class Pump:
         return node
 
     def remove(self, node: Node) -> None:
-        """Takes a node away: what is sent to it is lost, and it is not woken again."""
+        """Take a node away: what is sent to it is lost, and it is not woken again."""
         del self.nodes[node.address]
 
     # Faults.
 
     def lose(self, predicate: Predicate, count: int | None = None) -> None:
-        """Loses the datagrams that the predicate names, or the first `count` of them."""
+        """Lose the datagrams that the predicate names, or the first `count` of them."""
         self._losses.append(predicate if count is None else _first(count, predicate))
 
     def lose_at_random(self, per_million: int, seed: int, predicate: Predicate = lambda _: True) -> None:
-        """Loses each datagram that the predicate names with the same chance."""
-        chance = Seeded(seed)
-        self._losses.append(lambda datagram: predicate(datagram) and chance.happens(per_million))
+        """Lose each datagram that the predicate names with the same probability."""
+        random = Seeded(seed)
+        self._losses.append(lambda datagram: predicate(datagram) and random.happens(per_million))
 
-    def duplicate(self, predicate: Predicate, copies: int = 1, apart_us: int = 0) -> None:
-        """Lets each datagram that the predicate names arrive again, the copies `apart_us` apart."""
-        self._copies.append((predicate, copies, apart_us))
+    def duplicate(self, predicate: Predicate, count: int = 1, apart_us: int = 0) -> None:
+        """Duplicate each datagram that the predicate names, the duplicates `apart_us` apart."""
+        self._duplicated.append((predicate, count, apart_us))
 
     def hold(self, predicate: Predicate) -> Hold:
-        """Keeps the datagrams that the predicate names until released."""
+        """Keep the datagrams that the predicate names until released."""
         hold = Hold(self, predicate)
         self._holds.append(hold)
         return hold
 
     def heal(self) -> None:
-        """Ends all losses and copies."""
+        """End all losses and duplicates."""
         self._losses.clear()
-        self._copies.clear()
+        self._duplicated.clear()
 
     def inject(self, data: bytes, source: Address, target: Address) -> None:
-        """Lets bytes that no node sent arrive at a node now."""
+        """Deliver bytes that no node sent to a node now."""
         node = self.nodes[target]
         node.now_us = self.now_us
         node.machine.receive(data, source, self.now_us)
@@ -246,20 +246,20 @@ class Pump:
                 hold.held.append(datagram)
                 return
         self.fly(datagram)
-        for predicate, copies, apart_us in self._copies:
+        for predicate, count, apart_us in self._duplicated:
             if predicate(datagram):
-                for copy in range(1, copies + 1):
+                for copy in range(1, count + 1):
                     self.fly(datagram, copy * apart_us)
 
     def fly(self, datagram: Datagram, later_us: int = 0) -> None:
-        """Sends a datagram on its way."""
+        """Send a datagram on its way."""
         self._arrivals += 1
         heappush(self._flying, (self.now_us + self.delay_us + later_us, self._arrivals, datagram))
 
     # Time.
 
     def settle(self, node: Node) -> None:
-        """Sends and reports what an input to the node caused."""
+        """Send and report what an input to the node caused."""
         node.now_us = self.now_us
 
         def arm(deadline_us: int | None) -> None:
@@ -276,11 +276,11 @@ class Pump:
         return max(self.now_us, min(times)) if times else None
 
     def run(self, duration_us: int) -> None:
-        """Lets time pass."""
+        """Advance the time."""
         self.run_until(lambda: False, duration_us)
 
     def run_until(self, reached: Callable[[], bool], limit_us: int) -> bool:
-        """Lets time pass until the condition holds, at most `limit_us`; tells whether it does."""
+        """Advance the time until the condition holds, at most `limit_us`; return whether it does."""
         end_us = self.now_us + limit_us
         for _ in range(STEPS_MAX):
             if reached():
@@ -323,13 +323,13 @@ class Pump:
     # What an application does, with the settling that belongs to it.
 
     def connect(self, node: Node, address: Address) -> int:
-        """Opens a conversation and gives the token."""
+        """Open a conversation and return the token."""
         token = node.machine.connect(address, self.now_us)
         self.settle(node)
         return token
 
     def connected(self, node: Node, address: Address, limit_us: int = 6_000_000) -> Peer:
-        """Opens a conversation and waits until it is open."""
+        """Open a conversation and wait until it is open."""
         token = self.connect(node, address)
         assert self.run_until(lambda: token in node.outcomes, limit_us), "the connect got no outcome"
         event = node.outcomes[token]
@@ -337,25 +337,25 @@ class Pump:
         return event.peer
 
     def send(self, node: Node, peer: Peer, body: bytes, *, flags: int | None = None, answers: int | None = None) -> int:
-        """Queues one message and gives the token."""
+        """Queue one message and return the token."""
         token = node.machine.send(peer, body, self.now_us, flags=flags, answers=answers)
         self.settle(node)
         return token
 
     def commit_all(self, node: Node) -> None:
-        """Commits every receipt that waits."""
+        """Commit every receipt that waits."""
         receipts, node.uncommitted = node.uncommitted, []
         for receipt in receipts:
             node.machine.commit(receipt, self.now_us)
         self.settle(node)
 
     def close(self, node: Node, peer: Peer | None) -> None:
-        """Closes one conversation, or all."""
+        """Close one conversation, or all."""
         node.machine.close(peer, self.now_us)
         self.settle(node)
 
     def finished(self, node: Node, tokens: list[int], limit_us: int = 60_000_000) -> bool:
-        """Lets time pass until every token has its outcome; tells whether all have."""
+        """Advance the time until every token has its outcome; return whether all have."""
         left = list(tokens)
 
         def reached() -> bool:
@@ -366,12 +366,12 @@ class Pump:
         return self.run_until(reached, limit_us)
 
     def delivers(self, node: Node, tokens: Iterable[int], limit_us: int = 60_000_000) -> None:
-        """Lets time pass until every token has its outcome, and sees that all are delivered."""
+        """Advance the time until every token has its outcome, and check that all are delivered."""
         assert self.finished(node, list(tokens), limit_us), "a message has no outcome"
         assert {node.outcome(token) for token in tokens} == {"Delivered"}
 
     def sent_by(self, node: Node, since: int = 0) -> list[Datagram]:
-        """Lists the recorded datagrams of a node, from the `since`-th datagram of all on."""
+        """List the recorded datagrams of a node, from the `since`-th datagram of all on."""
         return [datagram for datagram in self.log if datagram.source == node.address and datagram.number >= since]
 
 
@@ -388,7 +388,7 @@ def _singles(arrived: list[Datagram]) -> Iterator[Arrival]:
 
 
 def batches(arrived: list[Datagram]) -> Iterator[Arrival]:
-    """Joins neighbours of one way to super-buffers: equal sizes, only the last may be shorter."""
+    """Join neighbours of one way to super-buffers: equal sizes, only the last may be shorter."""
     run: list[Datagram] = []
     for datagram in arrived:
         if run and not _joins(run, datagram):

@@ -38,7 +38,7 @@ class Replay:
         self.sent: list[tuple[int, object, bytes]] = []
 
     def arrive(self, datagrams: list[Datagram], now_us: int) -> None:
-        """Takes what arrives at one instant."""
+        """Take what arrives at one instant."""
         if self.joined:
             for data, segment_bytes, source, _ in batches(datagrams):
                 self.machine.receive(data, source, now_us, segment_bytes)
@@ -48,7 +48,7 @@ class Replay:
         self.drain(now_us)
 
     def drain(self, now_us: int) -> None:
-        """Takes everything out, committing messages as they come."""
+        """Take everything out, committing messages as they come."""
         while True:
             for transmit in self.machine.transmits():
                 self.sent += [(now_us, transmit.address, data) for data in cut(transmit.data, transmit.segment_bytes)]
@@ -64,7 +64,7 @@ class Replay:
                             self.machine.commit(message.receipt, now_us)
 
     def wake_until(self, now_us: int) -> None:
-        """Wakes the machine at each of its deadlines up to a time."""
+        """Wake the machine at each of its deadlines up to a time."""
         for _ in range(10_000):
             deadline_us = self.machine.next_deadline_us()
             if deadline_us is None or deadline_us > now_us:
@@ -79,7 +79,7 @@ class Replay:
 
 
 def arrivals(pump: Pump, target: object, delay_us: int) -> dict[int, list[Datagram]]:
-    """Groups what was sent to a node by the time of its arrival."""
+    """Group what was sent to a node by the time of its arrival."""
     by_time: dict[int, list[Datagram]] = {}
     for datagram in pump.log:
         if datagram.target == target:
@@ -88,7 +88,7 @@ def arrivals(pump: Pump, target: object, delay_us: int) -> dict[int, list[Datagr
 
 
 Changes = list[tuple[str, int, int]]
-"""What happens to the datagrams on their way: the kind, the first place, and how many."""
+"""What happens to the datagrams on their way: the kind, the first index, and how many."""
 
 CHANGES = st.lists(
     st.tuples(
@@ -107,8 +107,8 @@ def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, li
     found = {}
     for now_us, arrived in by_time.items():
         datagrams = list(arrived)
-        for kind, place, count in changes:
-            chosen = slice(place % (len(datagrams) + 1), place % (len(datagrams) + 1) + count)
+        for kind, index, count in changes:
+            chosen = slice(index % (len(datagrams) + 1), index % (len(datagrams) + 1) + count)
             run = datagrams[chosen]
             match kind:
                 case "lost":
@@ -122,18 +122,18 @@ def change(by_time: dict[int, list[Datagram]], changes: Changes) -> dict[int, li
                 case "foreign":
                     run = [datagram._replace(source=("elsewhere", 1)) for datagram in run]
                 case _:
-                    run = [_damaged(datagram, kind, place) for datagram in run]
+                    run = [_damaged(datagram, kind, index) for datagram in run]
             datagrams[chosen] = run
         found[now_us] = datagrams
     return found
 
 
-def _damaged(datagram: Datagram, kind: str, place: int) -> Datagram:
+def _damaged(datagram: Datagram, kind: str, index: int) -> Datagram:
     data = bytearray(datagram.data)
     if kind == "short":
-        del data[1 + place % len(data) :]
+        del data[1 + index % len(data) :]
     else:
-        data[(place + datagram.number) % len(data)] ^= 0x41
+        data[(index + datagram.number) % len(data)] ^= 0x41
     return datagram._replace(data=bytes(data))
 
 
@@ -147,7 +147,7 @@ def talk(case: Case) -> Pair:
 
 
 def much(pair: Pair) -> None:
-    """Sends a run of equal messages, some of other sizes, and answers in the other direction."""
+    """Send a run of equal messages, some of other sizes, and answer in the other direction."""
     many = pair.client.machine.send_many(pair.peer, numbered(150, 32), pair.pump.now_us)
     pair.pump.settle(pair.client)
     pair.pump.finished(pair.client, list(many))
@@ -160,7 +160,7 @@ def much(pair: Pair) -> None:
 
 
 def large(pair: Pair) -> None:
-    """Sends one message of many parts, and small ones beside it."""
+    """Send one message of many parts, and small ones beside it."""
     pair.pump.send(pair.client, pair.peer, numbered(1, 400_000)[0])
     for body in numbered(5, 50):
         pair.pump.send(pair.client, pair.peer, body)

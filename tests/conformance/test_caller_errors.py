@@ -14,7 +14,7 @@ from .variants import BOTH, MRP_PIGGYBACK, Case, over
 
 
 def assert_one_sentence(error: BaseException) -> None:
-    """Checks that the text is one plain sentence."""
+    """Check that the text is one plain sentence."""
     text = str(error)
     assert len(text.split()) >= 4
     assert "\n" not in text

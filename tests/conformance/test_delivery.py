@@ -59,7 +59,7 @@ def test_a_datagram_overtaken_by_all_others_still_arrives_in_its_place(case: Cas
 
 
 def sizes(case: Case) -> list[int]:
-    """Lists the sizes at which something changes: nothing, one byte, around the budget, the largest."""
+    """List the sizes at which something changes: nothing, one byte, around the budget, the largest."""
     budget = 1_200 - case.variant.header_bytes
     largest = case.variant.body_bytes_max
     found = [1, budget - 1, budget, budget + 1] + ([largest] if largest else [2 * budget, 2 * budget + 1, 300_000])
@@ -69,8 +69,8 @@ def sizes(case: Case) -> list[int]:
 @over(deferred=BOTH, batched=BOTH)
 def test_bytes_are_exact_at_every_size_at_which_something_changes(case: Case) -> None:
     pair = case.pair()
-    chance = Random(3)
-    bodies = [chance.randbytes(size) for size in sizes(case)]
+    random = Random(3)
+    bodies = [random.randbytes(size) for size in sizes(case)]
     pair.deliver(bodies)
     assert sorted(pair.server.bodies) == sorted(bodies)
 
@@ -86,7 +86,7 @@ def test_a_message_of_several_mebibytes_arrives_exactly_under_loss(case: Case) -
 
 
 def echo(server: Node) -> None:
-    """Lets a node send every message back to where it came from."""
+    """Let a node send every message back to where it came from."""
 
     def answer(message: Received) -> None:
         server.machine.send(message.peer, b"echo " + message.body, server.now_us)
@@ -167,14 +167,14 @@ def test_two_connections_between_the_same_two_sockets_are_kept_apart(case: Case)
 @over(deferred=BOTH, batched=BOTH)
 def test_garbage_between_good_packets_is_counted_and_changes_nothing(case: Case) -> None:
     pair = case.pair()
-    chance = Random(44)
+    random = Random(44)
     bodies = numbered(40, 25)
     tokens = []
     injected = 0
     for body in bodies:
         tokens.append(pair.pump.send(pair.client, pair.peer, body))
         latest = pair.pump.log[-1].data
-        for garbage in (chance.randbytes(30), latest[: chance.randrange(case.variant.header_bytes)]):
+        for garbage in (random.randbytes(30), latest[: random.randrange(case.variant.header_bytes)]):
             pair.pump.inject(garbage, CLIENT, SERVER)
             pair.pump.inject(garbage, SERVER, CLIENT)
             pair.pump.inject(garbage, ("stranger", 5), SERVER)
@@ -189,7 +189,7 @@ def test_garbage_between_good_packets_is_counted_and_changes_nothing(case: Case)
 def test_plain_messages_are_delivered_at_most_once_and_never_repeated(case: Case) -> None:
     pair = case.pair()
     pair.pump.lose(case.of_kind("data", CLIENT), count=3)
-    pair.pump.duplicate(case.of_kind("data", CLIENT), copies=2, apart_us=400)
+    pair.pump.duplicate(case.of_kind("data", CLIENT), count=2, apart_us=400)
     bodies = numbered(10)
     for body in bodies:
         pair.pump.send(pair.client, pair.peer, body, flags=0)

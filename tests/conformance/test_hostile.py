@@ -16,7 +16,7 @@ STRANGER = ("stranger", 6)
 
 
 def bytes_to(case: Case, target: object, datagrams: list[bytes]) -> int:
-    """Counts the bytes that a server ever sends to an address from which these datagrams came, over a minute."""
+    """Count the bytes that a server ever sends to an address from which these datagrams came, over a minute."""
     pump = case.pump()
     pump.add(case.machine(2), SERVER)
     for datagram in datagrams:
@@ -61,13 +61,13 @@ SMALL_OWN_BOUNDS: dict[str, dict[str, object]] = {
     "pydevts": {"remembered_max": 200},
     "rup": {"incoming_messages_max": 100, "incoming_messages_per_peer_max": 50, "remembered_max": 200},
 }
-PLACES = 64 + 32 + 64 + 100 + 100 + 100 + 200
-ENTRIES_PER_PLACE = 8
-"""Tables, timers and queues in which one place of a bound may have an entry."""
+SLOTS = 64 + 32 + 64 + 100 + 100 + 100 + 200
+ENTRIES_PER_SLOT = 8
+"""Tables, timers and queues in which one slot of a bound may have an entry."""
 
 
 def small(case: Case) -> Machine:
-    """Makes a server with small bounds."""
+    """Make a server with small bounds."""
     return case.machine(2, **SMALL_BOUNDS, **SMALL_OWN_BOUNDS.get(case.variant.protocol, {}))
 
 
@@ -84,7 +84,7 @@ def test_thousands_of_made_up_callers_leave_every_table_at_its_bound(case: Case,
         if number % 300 == 299:
             pump.run(10_000)
             sizes.append(footprint(server.machine).entries)
-    assert 0 < max(sizes) <= ENTRIES_PER_PLACE * PLACES
+    assert 0 < max(sizes) <= ENTRIES_PER_SLOT * SLOTS
     assert max(sizes[5:]) <= max(sizes[:5]) + 50
 
 

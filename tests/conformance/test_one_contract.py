@@ -35,7 +35,7 @@ OLD_OPTIONS = """rto_min_us rto_max_us connect_limit_us ping_limit_us important_
 
 
 def with_caller(case: Case, *, server: dict[str, object] | None = None) -> tuple[Pair, Peer]:
-    """Makes a pair whose server has received one message, and gives the client as the server knows it."""
+    """Make a pair whose server has received one message, and return the client as the server knows it."""
     pair = case.pair(server=server)
     pair.send_all([b"first"])
     pair.pump.run(1_000_000)
@@ -43,7 +43,7 @@ def with_caller(case: Case, *, server: dict[str, object] | None = None) -> tuple
 
 
 def closing_server(case: Case) -> tuple[Pair, Peer]:
-    """Makes a pair whose server is closing the conversation and waits for an acknowledgement that never comes."""
+    """Make a pair whose server is closing the conversation and waits for an acknowledgement that never comes."""
     pair, caller = with_caller(case)
     pair.pump.lose(case.of_kind("ack", pair.client.address))
     pair.pump.send(pair.server, caller, b"never acknowledged")

@@ -1,4 +1,4 @@
-"""The receiving side decides: what it has no place for, and what it has not committed, is not acknowledged."""
+"""The receiving side decides: what it has no receipt slot for, and what it has not committed, is not acknowledged."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from .variants import (
 
 
 class Journal:
-    """What a gateway makes durable: bodies, and in the same step the snapshot that recognises their copies."""
+    """What a gateway makes durable: bodies, and in the same step the snapshot that recognises their duplicates."""
 
     def __init__(self, node: Node) -> None:
         self.bodies: list[bytes] = []
@@ -44,7 +44,7 @@ class Journal:
         self.watch(node)
 
     def watch(self, node: Node) -> None:
-        """Takes in what the node receives from now on."""
+        """Take in what the node receives from now on."""
         self._receipts = {}
 
         def write(message: Received) -> None:
@@ -57,7 +57,7 @@ class Journal:
 
 
 def restart(pair: Pair, case: Case, snapshots: Sequence[bytes], *, commits: bool = True) -> Node:
-    """Replaces the server by a new one that has only the snapshots."""
+    """Replace the server by a new one that has only the snapshots."""
     machine = case.machine(99)
     for snapshot in snapshots:
         machine.restore(snapshot, pair.pump.now_us)
@@ -87,10 +87,10 @@ def test_copies_of_what_was_acknowledged_before_the_crash_are_recognised_after_i
     pair = case.pair()
     journal = Journal(pair.server)
     pair.deliver(numbered(6))
-    copies = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
+    duplicates = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
     journal.watch(restart(pair, case, list(journal.snapshots.values())))
     sent = pair.pump.sent
-    for copy in copies:
+    for copy in duplicates:
         pair.pump.inject(copy, CLIENT, SERVER)
     pair.pump.run(100_000)
     assert sorted(journal.bodies) == numbered(6)
@@ -128,7 +128,7 @@ def test_crashes_again_and_again_under_loss_lose_and_double_nothing(case: Case) 
     assert sorted(journal.bodies) == bodies
 
 
-# Pieces: where the memory of copies grows with every message, a snapshot is not written as a whole each time.
+# Pieces: where the memory of duplicates grows with every message, a snapshot is not written as a whole each time.
 
 
 def piece_of(pair: Pair, receipts: Sequence[Receipt]) -> tuple[bytes, bytes]:
@@ -151,12 +151,12 @@ def received(case: Case, bodies: Sequence[bytes]) -> tuple[Pair, list[bytes]]:
 
 @over(RUP, PYDEVTS, deferred=(True,))
 def test_only_what_was_committed_is_known_after_a_restart_from_pieces(case: Case) -> None:
-    pair, copies = received(case, numbered(6))
+    pair, duplicates = received(case, numbered(6))
     receipts = pair.server.uncommitted
     first, second = piece_of(pair, receipts[:2]), piece_of(pair, receipts[2:4])
     server = restart(pair, case, [piece for piece in (second[0], first[1], second[1]) if piece], commits=False)
     sent = pair.pump.sent
-    for copy in copies:
+    for copy in duplicates:
         pair.pump.inject(copy, CLIENT, SERVER)
     assert server.bodies == numbered(6)[4:]
     assert server.machine.statistics.duplicates == 4
@@ -175,13 +175,13 @@ def test_a_piece_grows_with_the_commit_and_not_with_what_is_remembered(case: Cas
 
 @over(PYDEVTS, deferred=(True,))
 def test_identities_go_on_where_they_were_when_all_additions_are_forgotten(case: Case) -> None:
-    pair, copies = received(case, numbered(3))
+    pair, duplicates = received(case, numbered(3))
     receipts = pair.server.uncommitted
     state, added = piece_of(pair, receipts)
     with pytest.raises(AlreadyOpen):
         pair.server.machine.restore(added, pair.pump.now_us)
     server = restart(pair, case, [state], commits=False)
-    pair.pump.inject(copies[0], CLIENT, SERVER)
+    pair.pump.inject(duplicates[0], CLIENT, SERVER)
     assert server.uncommitted[0].first == int(receipts[0].first) + 65_536, "a number that was given is not given again"
 
 
@@ -247,9 +247,9 @@ def test_a_snapshot_means_the_same_when_the_clock_has_started_again(case: Case) 
     for snapshot in journal.snapshots.values():
         machine.restore(snapshot, pair.pump.now_us - behind_us)
     journal.watch(pair.pump.add(Shifted(machine, behind_us), SERVER))  # type: ignore[arg-type]
-    copies = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
+    duplicates = [datagram.data for datagram in pair.pump.log if case.of_kind("data", CLIENT)(datagram)]
     pair.pump.run(5 * SECOND)
-    for copy in copies:
+    for copy in duplicates:
         pair.pump.inject(copy, CLIENT, SERVER)
     assert pair.pump.finished(pair.client, tokens)
     assert sorted(journal.bodies) == numbered(6)
@@ -265,10 +265,10 @@ def test_a_damaged_snapshot_is_refused_and_raises_nothing_else(case: Case) -> No
     for damaged in (flipped, b"XXXX" + snapshot[4:], *(snapshot[:length] for length in range(len(snapshot)))):
         with pytest.raises(DamagedSnapshot, match=rf"^a snapshot of {len(damaged)} bytes is damaged, or "):
             case.machine(5).restore(damaged, 0)
-    chance = Seeded(9)
+    random = Seeded(9)
     for _ in range(300):
         other = bytearray(snapshot)
-        other[chance.below(len(other))] ^= 1 << chance.below(8)
+        other[random.below(len(other))] ^= 1 << random.below(8)
         with suppress(DamagedSnapshot):
             case.machine(5).restore(bytes(other), 0)
 

@@ -149,11 +149,11 @@ class Pair:
     peer: Peer
 
     def send_all(self, bodies: Iterable[bytes]) -> list[int]:
-        """Queues messages from the client one by one."""
+        """Queue messages from the client one by one."""
         return [self.pump.send(self.client, self.peer, body) for body in bodies]
 
     def deliver(self, bodies: Iterable[bytes]) -> None:
-        """Queues messages from the client one by one, and waits until all are delivered."""
+        """Queue messages from the client one by one, and wait until all are delivered."""
         self.pump.delivers(self.client, self.send_all(bodies))
 
     def caller(self) -> Peer:
@@ -177,7 +177,7 @@ class Case:
         return "-".join(word for word in words if word)
 
     def machine(self, seed: int = 1, **overrides: object) -> Machine:
-        """Makes a machine of this case; overrides are options."""
+        """Make a machine of this case; overrides are options."""
         chosen: dict[str, object] = {"deferred": self.deferred, "controller": self.controller}
         if self.dtls:
             chosen["datagram_bytes_max"] = DATAGRAM_BYTES_MAX
@@ -185,7 +185,7 @@ class Case:
         return make_machine(self.variant.protocol, options, Seeded(seed))
 
     def pump(self, delay_us: int = 20_000, start_us: int = SECOND) -> Pump:
-        """Makes an empty pump."""
+        """Make an empty pump."""
         return Pump(delay_us=delay_us, batched=self.batched, start_us=start_us)
 
     def pair(
@@ -197,7 +197,7 @@ class Case:
         delay_us: int = 20_000,
         start_us: int = SECOND,
     ) -> Pair:
-        """Makes a pump with a client that has an open conversation with a server."""
+        """Make a pump with a client that has an open conversation with a server."""
         pump = self.pump(delay_us, start_us)
         called, caller = self.machine(2, **(server or {})), self.machine(1, **(client or {}))
         if self.dtls:
@@ -237,7 +237,7 @@ def over(
     where: Callable[[Variant], bool] = lambda _: True,
     dtls: Iterable[bool] = (False,),
 ) -> pytest.MarkDecorator:
-    """Runs a scenario over variants (all that qualify, unless named) and over every combination of the switches."""
+    """Run a scenario over variants (all that qualify, unless named) and over every combination of the switches."""
     cases = [
         Case(variant, late, controller, joined, secure)
         for variant in variants or VARIANTS
@@ -256,5 +256,5 @@ layer of DTLS below it."""
 
 
 def numbered(count: int, size: int = 12, tag: str = "m") -> list[bytes]:
-    """Makes different bodies of one size."""
+    """Make different bodies of one size."""
     return [f"{tag}{number:07d}".encode().ljust(size, b".")[: max(size, 8)] for number in range(count)]

@@ -193,9 +193,9 @@ class World:
 
     def _leave(self, stream: Stream, numbers: range, order: int) -> None:
         self.in_flight_most = max(self.in_flight_most, self.recovery.in_flight)
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             key = stream.serial, number
-            sent = Sent(self.now_us, *key, self.times[key], order + place)
+            sent = Sent(self.now_us, *key, self.times[key], order + index)
             self.times[key] += 1
             self.sent.append(sent)
             if not self.link.loses(sent):

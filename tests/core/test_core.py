@@ -82,13 +82,13 @@ def test_evicting_from_the_ledger_never_raises_a_budget() -> None:
 
 
 def test_chances_come_up_about_as_often_as_they_say() -> None:
-    chance = Seeded(1)
-    hits = sum(chance.happens(MILLION // 4) for _ in range(40_000))
+    random = Seeded(1)
+    hits = sum(random.happens(MILLION // 4) for _ in range(40_000))
     assert 9_700 < hits < 10_300
-    assert not any(chance.happens(0) for _ in range(100))
-    assert all(chance.happens(MILLION) for _ in range(100))
+    assert not any(random.happens(0) for _ in range(100))
+    assert all(random.happens(MILLION) for _ in range(100))
 
 
 def test_the_seeded_generator_gives_the_published_numbers() -> None:
-    chance = Seeded(1_234_567)
-    assert [chance.bits(64) for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    random = Seeded(1_234_567)
+    assert [random.bits(64) for _ in range(3)] == [6457827717110365317, 3203168211198807973, 9817491932198370423]

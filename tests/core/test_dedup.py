@@ -24,16 +24,16 @@ class NaiveSeen:
 
 @given(steps)
 def test_it_remembers_exactly_what_a_set_of_the_last_span_remembers(moves: list[tuple[int, int]]) -> None:
-    seen, naive, place = Seen(SPAN), NaiveSeen(), 1_000
+    seen, naive, highest = Seen(SPAN), NaiveSeen(), 1_000
     for move, count in moves:
-        first = max(0, place + move)
+        first = max(0, highest + move)
         seen.add(first, count)
         naive.add(first, count)
-        place = naive.highest
+        highest = naive.highest
         assert seen.highest == naive.highest
-        for number in range(max(0, place - 2 * SPAN), place + 3):
+        for number in range(max(0, highest - 2 * SPAN), highest + 3):
             assert (number in seen) == (number in naive.numbers)
-            assert seen.too_old(number) == (number <= place - SPAN)
+            assert seen.too_old(number) == (number <= highest - SPAN)
 
 
 @given(steps)

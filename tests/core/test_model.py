@@ -173,7 +173,7 @@ def test_where_nothing_comes_back_only_a_few_packets_leave_until_something_does(
     assert pipe.model.window == window
 
 
-def test_one_loss_in_a_round_trip_is_news_and_the_others_are_not() -> None:
+def test_one_loss_in_a_round_trip_counts_and_the_others_do_not() -> None:
     model = make_controller("model", 100)
     assert model.lost(sent_us=100, now_us=200)
     assert not model.lost(sent_us=150, now_us=210)

@@ -20,7 +20,7 @@ def backlog(messages: int = 8, size: int = 100) -> Backlog:
 
 
 def settle(backlog: Backlog, count: int, size: int) -> bool:
-    """Settles messages and tells whether `Writable` was reported."""
+    """Settle messages and return whether `Writable` was reported."""
     backlog.settle(count, size)
     return backlog._outputs.events() == [Writable(PEER)]
 

@@ -35,7 +35,7 @@ def test_a_part_of_a_batch_is_cut_out_and_the_rest_stays_whole() -> None:
     assert (slots.messages_left, slots.bytes_left) == (MESSAGES, MESSAGES * BODY_BYTES)
 
 
-def test_a_message_without_a_place_is_not_taken() -> None:
+def test_a_message_without_a_receipt_slot_is_not_taken() -> None:
     receipts, slots = opened()
     assert receipts.add(1, MESSAGES, BODY_BYTES, b"")
     assert not receipts.add_one(MESSAGES + 1, 0, b"n")

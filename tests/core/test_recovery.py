@@ -11,7 +11,7 @@ import pytest
 from fairway.core.recovery.congestion import Controller, Departure
 from fairway.core.recovery.parts import PartRecovery
 from fairway.core.recovery.recovery import SECOND_PROBE_US, Kind, Recovery
-from fairway.core.recovery.runs import CHANCES_MAX, NEVER, Stream
+from fairway.core.recovery.runs import ATTEMPTS_MAX, NEVER, Stream
 from fairway.core.recovery.timing import RoundTrip
 from fairway.core.statistics import Statistics
 from tests.core.driver import (
@@ -289,7 +289,7 @@ def test_an_ignored_stream_is_withheld_and_leaves_whole_only_a_few_times(size: i
     assert withheld == {3}
     assert len(run.acknowledged) == 49 * size
     assert (run.controller.cuts, run.controller.time_outs) == (0, 0)
-    assert max(run.times[3, number] for number in range(1, size)) <= 1 + CHANCES_MAX
+    assert max(run.times[3, number] for number in range(1, size)) <= 1 + ATTEMPTS_MAX
     assert run.times[3, 0] <= 15
     assert run.recovery.in_flight <= 1
 
@@ -319,7 +319,7 @@ def test_a_stream_that_others_have_left_behind_is_given_up_alone() -> None:
     assert max(us for us in run.acknowledged.values()) <= 200 * RTT_US
 
 
-def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> None:
+def test_the_first_request_for_a_lost_packet_is_progress_and_ends_its_pause() -> None:
     recovery = PartRecovery(*parts()[1:], None, Statistics())
     ignored = Stream(0, 9)
     recovery.slots.begin(ignored)
@@ -342,12 +342,12 @@ def test_the_first_request_for_a_lost_packet_is_news_and_ends_its_pause() -> Non
     assert recovery.in_flight == 0
     assert recovery.requested(ignored, 0, 421_000) == ""
     assert ignored.answered
-    assert recovery.news_us == 421_000
+    assert recovery.progress_us == 421_000
     again = recovery.next_retransmission(421_000)
     assert again is not None
     assert (again.stream, again.first) == (ignored, 0)
     assert recovery.requested(ignored, 0, 422_000) == "request_too_soon"
-    assert recovery.news_us == 421_000
+    assert recovery.progress_us == 421_000
 
 
 @pytest.mark.parametrize(("probes", "answered"), [(1, 0), (5, 4), (5, 1)])
@@ -430,10 +430,10 @@ def test_a_mute_peer_is_given_up_after_its_limit(kind: str, after_us: int, mute_
     assert run.statistics.retransmissions <= 32, "two probes for each doubled pause"
 
 
-def test_a_peer_that_only_repeats_itself_is_given_up_for_the_lack_of_news() -> None:
+def test_a_peer_that_only_repeats_itself_is_given_up_for_lack_of_progress() -> None:
     link = Link(answers="mark", ignores=lambda sent: sent.number == 50)
     run = World(*piggyback(), link, [300]).run()
-    assert run.gave_up_us - run.recovery.news_us == 30_000_000
+    assert run.gave_up_us - run.recovery.progress_us == 30_000_000
     assert max(run.acknowledged) == (0, 49)
 
 
@@ -469,8 +469,8 @@ def test_a_clock_that_jumps_over_many_time_outs_wakes_for_one_probe(kind: str) -
     assert now_us < recovery.next_us() < NEVER
 
 
-def test_a_tail_that_leaves_long_after_the_latest_news_is_not_late_at_once() -> None:
-    """The probe of a tail once counted from the latest news, so its time was over before the tail had left."""
+def test_a_tail_that_leaves_long_after_the_latest_progress_is_not_late_at_once() -> None:
+    """The probe of a tail once counted from the latest progress, so its time was over before the tail had left."""
     _, kind, timing = parts()
     recovery, stream = PartRecovery(kind, timing, None, Statistics()), Stream(1, last=20)
     recovery.sent(stream, 0, 20, 0)

@@ -63,13 +63,13 @@ class Model:
             self.next[serial] += count
             self.most = max(self.most, self.recovery.left)
 
-    def acknowledge(self, serial: int, place: int, count: int) -> None:
-        """Acknowledge some from the `place`-th waiting packet on."""
+    def acknowledge(self, serial: int, index: int, count: int) -> None:
+        """Acknowledge some from the `index`-th waiting packet on."""
         stream, waiting = self.streams[serial], sorted(self.waiting[serial])
         if not waiting:
             assert self.recovery.acknowledge(stream, self.next[serial], 3, self.now_us) == []
             return
-        first = waiting[place % len(waiting)]
+        first = waiting[index % len(waiting)]
         if isinstance(self.recovery, MarkRecovery):
             mark = min(first + count, self.next[serial])
             if isinstance(self.recovery, PartRecovery):
@@ -85,28 +85,28 @@ class Model:
                 return
             run = stream.find(first)
             assert run is not None
-            nth = place % len(run.sent_us) if self.name == "stamped" and count == 1 else -1
+            nth = index % len(run.sent_us) if self.name == "stamped" and count == 1 else -1
             pieces = self.recovery.acknowledge(stream, first, count, self.now_us, nth)
         numbers = [number for piece in pieces for number in range(piece.first, piece.first + piece.count)]
         assert numbers == [token for piece in pieces for token in piece.tokens]
         assert numbers == [number for number in waiting if first <= number < first + count]
         self.waiting[serial].difference_update(numbers)
 
-    def request(self, serial: int, place: int, count: int) -> None:
+    def request(self, serial: int, index: int, count: int) -> None:
         waiting = sorted(self.waiting[serial])
         if isinstance(self.recovery, PartRecovery) and waiting:
             self.recovery.heard(self.streams[serial], self.now_us)
-            self.recovery.requested(self.streams[serial], waiting[place % len(waiting)], self.now_us)
+            self.recovery.requested(self.streams[serial], waiting[index % len(waiting)], self.now_us)
 
-    def repeat(self, serial: int, place: int, count: int) -> None:
+    def repeat(self, serial: int, index: int, count: int) -> None:
         if isinstance(self.recovery, MarkRecovery):
             for _ in range(count):
                 self.recovery.repeated(self.streams[serial], self.now_us)
 
-    def wait(self, _: int, place: int, count: int) -> None:
+    def wait(self, _: int, index: int, count: int) -> None:
         """Let time pass, wake and send what is lost."""
         recovery = self.recovery
-        self.now_us += place * count * 1_000
+        self.now_us += index * count * 1_000
         for run in recovery.wake(self.now_us):
             numbers = set(range(run.first, run.end))
             assert numbers <= self.waiting[run.stream.serial], "given up twice, or after its acknowledgement"
@@ -122,8 +122,8 @@ class Model:
         if recovery.left and not recovery.has_lost:
             assert recovery.next_us() < NEVER, "something waits and nothing will ever happen"
 
-    def withdraw(self, serial: int, place: int, count: int) -> None:
-        if place == count == 1:
+    def withdraw(self, serial: int, index: int, count: int) -> None:
+        if index == count == 1:
             runs = self.recovery.withdraw(self.streams[serial])
             assert {number for run in runs for number in range(run.first, run.end)} == self.waiting[serial]
             self.waiting[serial].clear()
@@ -146,9 +146,9 @@ class Model:
         assert recovery.left == sum(run.count for run in runs)
         assert recovery.in_flight == sum(run.count for run in runs if run.state == FLYING)
         assert recovery._flight.settled == sum(run.count for run in runs if run.state == SETTLED)
-        self.check_places(runs)
+        self.check_states(runs)
 
-    def check_places(self, runs: list[Run]) -> None:
+    def check_states(self, runs: list[Run]) -> None:
         """Every run is in the list of its state, and there only."""
         recovery = self.recovery
         ring: list[Run] = []
@@ -201,11 +201,11 @@ steps = st.lists(
 @given(steps=steps)
 def test_every_packet_is_in_one_place_and_has_one_outcome(name: str, steps: list[tuple[str, int, int, int]]) -> None:
     model = Model(name)
-    for action, serial, place, count in steps:
+    for action, serial, index, count in steps:
         if action == "send":
             model.send(serial, count)
         else:
-            ACTIONS[action](model, serial, place, count)
+            ACTIONS[action](model, serial, index, count)
         model.check()
 
 
@@ -240,9 +240,9 @@ def test_a_range_leaves_the_same_state_as_its_packets_one_by_one(
         first += count
         now_us += 1_000
     now_us += 20_000
-    for batch, place, count in ranges:
+    for batch, index, count in ranges:
         start, size = starts[batch % len(starts)], batches[batch % len(starts)]
-        begin = start + place % size
+        begin = start + index % size
         numbers = range(begin, min(start + size, begin + count))
         whole.acknowledge(streams[0], begin, len(numbers), now_us)
         for number in numbers:

@@ -131,11 +131,11 @@ class FakeAssociation:
         return pack(stream, DATAGRAM_BYTES_MAX)
 
     def timeout_us(self) -> int | None:
-        """Has no timer of its own."""
+        """Return None: there is no timer of its own."""
         return None
 
     def ring(self) -> None:
-        """Has no timer of its own."""
+        """Do nothing: there is no timer of its own."""
 
     def peer(self) -> PeerIdentity | None:
         """Return who is there."""
@@ -207,7 +207,7 @@ class FakeGatewayEngine:
         self._cookies = Cookies(_draw(chance))
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], FakeAssociation | None]:
-        """Look at a hello."""
+        """Check a hello."""
         if not self._cookies.valid(_cookie_of(datagram), address, now_us):
             answer = FakeAssociation(self._name, b"")
             answer._write(HANDSHAKE, 0, _message(VERIFY_REQUEST, self._cookies.make(address, now_us)))

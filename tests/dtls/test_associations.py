@@ -163,7 +163,7 @@ def test_what_told_a_client_of_a_restart_is_sent_again_on_the_new_association(hi
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_device_gets_through_to_a_gateway_that_is_killed_every_few_seconds(seed: int) -> None:
     """A life may be shorter than the pause to the next retransmission, so that what finds the gateway must arrive."""
-    fleet, chance, waits_us = FakeFleet(), Seeded(seed), [0]
+    fleet, random, waits_us = FakeFleet(), Seeded(seed), [0]
     world = World(fleet.gateway(), seed, delay_us=500)
     world.add(fleet.client("sensor-1", seed=seed), A)
     due_us, pause_us, life_us = world.now_us, SECOND_US // 5, world.now_us
@@ -172,7 +172,7 @@ def test_a_device_gets_through_to_a_gateway_that_is_killed_every_few_seconds(see
         world.faults = Faults(loss=1_000_000 if away else 30_000)
         if not away:
             world.gateway = fleet.gateway(secret=b"%8d" % life)
-        life_us += SECOND_US + chance.below(5 * SECOND_US) if away else SECOND_US // 2 + chance.below(4 * SECOND_US)
+        life_us += SECOND_US + random.below(5 * SECOND_US) if away else SECOND_US // 2 + random.below(4 * SECOND_US)
         while world.now_us < life_us:
             if world.now_us >= due_us:
                 world.say(A, b"%d" % len(waits_us))

@@ -29,13 +29,13 @@ FATAL_ALERT = CLOSED[:-2] + b"\x02\x28"
 
 def test_live_associations_ignore_forged_alerts_and_rewritten_epochs(either: Either) -> None:
     """Noise, truncated and damaged datagrams come by the thousand from `tests/fuzz`."""
-    world, chance = up(either), Seeded(7)
+    world, random = up(either), Seeded(7)
     sent = [b"%d" % number for number in range(200)]
     for body in sent:
         for _ in range(4):
-            datagram = world.carried[chance.below(len(world.carried))][2]
-            alert = FATAL_ALERT[:5] + chance.bits(48).to_bytes(6, "big") + FATAL_ALERT[11:]
-            for forged in (alert, datagram[:3] + chance.bits(16).to_bytes(2, "big") + datagram[5:]):
+            datagram = world.carried[random.below(len(world.carried))][2]
+            alert = FATAL_ALERT[:5] + random.bits(48).to_bytes(6, "big") + FATAL_ALERT[11:]
+            for forged in (alert, datagram[:3] + random.bits(16).to_bytes(2, "big") + datagram[5:]):
                 world.gateway.receive(forged, A, world.now_us)
                 world.clients[A].receive(forged, GATEWAY, world.now_us)
         world.say(A, body)
@@ -123,7 +123,7 @@ def test_hellos_with_a_cookie_that_is_not_theirs_take_no_room_in_the_queue_from_
 
 
 def nothing(_: int) -> None:
-    """Is done between two messages."""
+    """Do nothing between two messages."""
 
 
 def fastest_s(world: World, *betweens: Callable[[int], None]) -> list[float]:
@@ -217,9 +217,9 @@ def test_a_stranger_fills_no_memory_with_fragments_of_what_it_never_completes(fl
     assert world.gateway.counters.half_open == 1
     sent = 0
     while world.gateway.counters.half_open:
-        message, place = divmod(sent, 90)
+        message, index = divmod(sent, 90)
         # Type, length, number of the message, offset and length of the fragment; then the same as a record.
-        fragment = b"\x0b\x01\x8e\x70" + bytes((0, 3 + message)) + (place * 1_100).to_bytes(3, "big") + b"\x00\x04\x4c"
+        fragment = b"\x0b\x01\x8e\x70" + bytes((0, 3 + message)) + (index * 1_100).to_bytes(3, "big") + b"\x00\x04\x4c"
         record = b"\x16\xfe\xfd\0\0" + (100 + sent).to_bytes(6, "big") + (1_112).to_bytes(2, "big")
         world.gateway.receive(record + fragment + bytes(1_100), A, world.now_us + sent)
         sent += 1
@@ -250,9 +250,9 @@ def test_a_forged_alert_in_a_handshake_costs_one_attempt(either: Either) -> None
 
 def test_plain_datagrams_get_no_answer(either: Either) -> None:
     world = up(either)
-    chance = Seeded(3)
+    random = Seeded(3)
     for size in range(1, 1_500):
-        world.gateway.receive(chance.bits(8 * size).to_bytes(size, "big"), B, world.now_us)
+        world.gateway.receive(random.bits(8 * size).to_bytes(size, "big"), B, world.now_us)
     assert world.gateway.transmits() == []
     assert world.gateway.counters.dropped["not_dtls"] >= 1_490
 

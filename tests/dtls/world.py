@@ -119,7 +119,7 @@ class World:
     delay_us: int = DELAY_US
 
     def __post_init__(self) -> None:
-        self._chance = Seeded(self.seed)
+        self._random = Seeded(self.seed)
         self._flying: list[tuple[int, int, Address, Address, bytes]] = []
 
     def add(self, client: DtlsClient, address: Address) -> DtlsClient:
@@ -156,15 +156,15 @@ class World:
                 self._carry(address, transmit)
 
     def _carry(self, source: Address, transmit: Transmit) -> None:
-        chance, faults = self._chance, self.faults
+        random, faults = self._random, self.faults
         for datagram in segments(transmit.data, transmit.segment_bytes):
             self.carried.append((source, transmit.address, datagram))
-            copies = 2 if chance.happens(faults.duplicate) else 1
-            for _ in range(copies):
-                if chance.happens(faults.loss):
+            duplicates = 2 if random.happens(faults.duplicate) else 1
+            for _ in range(duplicates):
+                if random.happens(faults.loss):
                     continue
-                delay_us = self.delay_us + (chance.below(200_000) if chance.happens(faults.reorder) else 0)
-                data = flipped(datagram, chance) if chance.happens(faults.flip) else datagram
+                delay_us = self.delay_us + (random.below(200_000) if random.happens(faults.reorder) else 0)
+                data = flipped(datagram, random) if random.happens(faults.flip) else datagram
                 entry = (self.now_us + delay_us, len(self.carried) * 2 + _, source, transmit.address, data)
                 heapq.heappush(self._flying, entry)
 
@@ -210,8 +210,8 @@ def segments(data: bytes | bytearray | memoryview, segment_bytes: int | None) ->
     return [bytes(data[start : start + step]) for start in range(0, len(data), step)]
 
 
-def flipped(datagram: bytes, chance: Seeded) -> bytes:
-    bit = chance.below(len(datagram) * 8)
+def flipped(datagram: bytes, random: Seeded) -> bytes:
+    bit = random.below(len(datagram) * 8)
     changed = bytearray(datagram)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)

@@ -62,8 +62,8 @@ OWN_BOUNDS: Mapping[str, Mapping[str, int]] = {
     "rup": {"remembered_max": 1 << 16, "incoming_messages_max": 2_048, "incoming_messages_per_peer_max": 512},
 }
 """Small enough to be reached, where reaching them may not cost the healthy anything."""
-ENTRIES_PER_PLACE = 12
-"""Container entries that one place of a named bound may cost: its tables, its timers and what hangs on it."""
+ENTRIES_PER_SLOT = 12
+"""Container entries that one entry of a named bound may cost: its tables, its timers and what hangs on it."""
 BUFFERED_BYTES_MAX = 64 << 20
 RSS_GROWTH_KIB_MAX = 96 << 10
 
@@ -72,7 +72,7 @@ STEP_US = 100
 PULSE = 2_048
 """Datagrams between two exchanges of the honest peers."""
 DRAIN = 32
-"""Datagrams between two looks at what the machine wants to send and report."""
+"""Datagrams between two checks of what the machine wants to send and report."""
 MEASURE = 100_000
 WARM_UP = 10 * MEASURE
 """After so many datagrams the tables have their size and memory must stay flat."""
@@ -130,7 +130,7 @@ class Honest:
         self.closed = False
 
     def say(self, number: int, now_us: int) -> None:
-        """Sends one message whose body tells it from all others; a closed or full conversation says nothing."""
+        """Send one message whose body tells it from all others; a closed or full conversation says nothing."""
         if self.peer is None:
             return
         body = f"{self.address} says {number} ".encode().ljust(40 + number % 90, b".")
@@ -141,7 +141,7 @@ class Honest:
             self.outcomes["refused at once"] += 1
 
     def take(self, event: Event, now_us: int) -> None:
-        """Keeps what is reported and commits what is received."""
+        """Keep what is reported and commit what is received."""
         match event:
             case Connected():
                 self.peer = event.peer
@@ -170,7 +170,7 @@ class Bombardment:
         self.now_us = 1_000_000
         self.forms = FORMS.get(protocol, ({},))
         bounds = {**BOUNDS, **OWN_BOUNDS.get(protocol, {})}
-        self.result = FuzzResult(protocol, seed, entries_ceiling=ENTRIES_PER_PLACE * sum(bounds.values()))
+        self.result = FuzzResult(protocol, seed, entries_ceiling=ENTRIES_PER_SLOT * sum(bounds.values()))
         self.machine = make_machine(protocol, make_options(protocol, **bounds), Seeded(seed))
         self.healthy: dict[Address, Honest] = {
             ("healthy", number): Honest(protocol, form, ("healthy", number), seed + 1 + number)
@@ -204,7 +204,7 @@ class Bombardment:
         self.hostility.insiders = [one.insider for one in self.honest.values() if one.insider is not None]
 
     def exchange(self) -> None:
-        """Carries datagrams between the honest and the machine until nobody has more to say."""
+        """Carry datagrams between the honest and the machine until nobody has more to say."""
         for _ in range(ROUNDS_MAX):
             busy = [self._carry(peer) for peer in self.honest.values()]
             if not self.drain() and not any(busy):
@@ -228,7 +228,7 @@ class Bombardment:
         return bool(events or transmits)
 
     def drain(self) -> bool:
-        """Wakes the machine if it is time and takes out of it what it wants to send and report."""
+        """Wake the machine if it is time and take out of it what it wants to send and report."""
         deadline_us = self.machine.next_deadline_us()
         if deadline_us is not None and deadline_us <= self.now_us:
             self.machine.wake(self.now_us)
@@ -257,16 +257,16 @@ class Bombardment:
                 self.answered += sum(token in self.answers for token in event.tokens)
 
     def pulse(self, number: int) -> None:
-        """Lets the healthy talk both ways and an insider talk, or a new one in."""
+        """Let the healthy talk both ways and an insider talk, or a new one in."""
         for address, peer in self.healthy.items():
             peer.say(number, self.now_us)
             if address in self.known:
                 body = b"answer %d" % number
                 self.answers[self.machine.send(self.known[address], body, self.now_us)] = (address, body)
-        place = number % INSIDERS
-        insider = self.honest["insider", place]
+        index = number % INSIDERS
+        insider = self.honest["insider", index]
         if insider.closed or number // INSIDERS % INSIDER_PULSES == INSIDER_PULSES - 1:
-            self._let_in(place)
+            self._let_in(index)
         else:
             for message in range(4):
                 insider.say(number * 4 + message, self.now_us)
@@ -275,7 +275,7 @@ class Bombardment:
     # The hostile side.
 
     def fire(self, datagrams: int) -> None:
-        """Feeds at least so many hostile datagrams."""
+        """Feed at least so many hostile datagrams."""
         draw, receive, bytes_in = self.hostility.draw, self.machine.receive, self.bytes_in
         fed = 0
         while fed < datagrams:
@@ -295,7 +295,7 @@ class Bombardment:
     # The checks.
 
     def measure(self) -> None:
-        """Compares what the machine holds with its ceilings, and what strangers got with what they gave."""
+        """Compare what the machine holds with its ceilings, and what strangers got with what they gave."""
         held = footprint(self.machine)
         self.result.entries_peak = max(self.result.entries_peak, held.entries)
         if held.entries > self.result.entries_ceiling:
@@ -307,7 +307,7 @@ class Bombardment:
                 self.result.fail(f"{address} got {sent} bytes for {self.bytes_in[address]}")
 
     def finish(self) -> None:
-        """Lets the healthy finish in peace and checks that each message arrived once, both ways."""
+        """Let the healthy finish undisturbed and check that each message arrived once, both ways."""
         for _ in range(600):
             self.now_us += 100_000
             self.exchange()
@@ -334,12 +334,12 @@ class Bombardment:
 
 
 def recorded_traffic(protocol: str, seed: int) -> list[bytes]:
-    """Records valid conversations, both directions, from the first call to the close."""
+    """Record valid conversations, both directions, from the first call to the close."""
     recorded: list[bytes] = []
     for turn, form in enumerate(FORMS.get(protocol, ({},))):
         caller, called = (
-            make_machine(protocol, make_options(protocol, **form), Seeded(seed + 77 * turn + place + 500))
-            for place in range(2)
+            make_machine(protocol, make_options(protocol, **form), Seeded(seed + 77 * turn + index + 500))
+            for index in range(2)
         )
         now_us = 1_000_000
         caller.connect("called", now_us)
@@ -368,7 +368,7 @@ def _talk(machine: Machine, other: Machine, name: str, now_us: int, step: int) -
 
 
 def fuzz(protocol: str, datagrams: int, seed: int = 1, *, progress: bool = False) -> FuzzResult:
-    """Feeds that many hostile datagrams to one machine and tells what came of it."""
+    """Feed that many hostile datagrams to one machine and return what came of it."""
     started = time.perf_counter()
     bombardment = Bombardment(protocol, seed)
     result = bombardment.result
@@ -399,7 +399,7 @@ def fuzz(protocol: str, datagrams: int, seed: int = 1, *, progress: bool = False
 
 
 def run(datagrams_each: int, seed: int, protocols: Sequence[str] = TARGETS, jobs: int = 1) -> int:
-    """Runs the protocols side by side, prints a table, and gives the exit code."""
+    """Run the protocols side by side, print a table, and return the exit code."""
     from tests.fuzz.secured import fuzz_dtls  # it is made of this module
 
     with ProcessPoolExecutor(max_workers=jobs) as pool:
@@ -425,7 +425,7 @@ def run(datagrams_each: int, seed: int, protocols: Sequence[str] = TARGETS, jobs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the command line and runs."""
+    """Read the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="hostile datagrams for machines")
     parser.add_argument("--datagrams", type=int, default=1_000_000, help="hostile datagrams for each protocol")
     parser.add_argument("--seed", type=int, default=1)

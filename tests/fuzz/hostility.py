@@ -1,4 +1,4 @@
-"""Hostile datagrams, drawn from pools: random bytes, and copies, truncations and mutations of recorded traffic.
+"""Hostile datagrams, drawn from pools: random bytes, and duplicates, truncations and mutations of recorded traffic.
 
 Made for many millions: a few words of a large random block decide each datagram, never one draw per byte.
 """
@@ -56,10 +56,10 @@ class Hostility:
         if words is None:
             self._refill()
             words = next(self._words)
-        choice, place, change, who = words
+        choice, index, change, who = words
         address = self._strangers[who & (STRANGERS - 1)]
         if choice & 7 == 0:
-            start = place & (BLOCK_BYTES - 1)
+            start = index & (BLOCK_BYTES - 1)
             if choice & 0xF00 == 0:
                 address = self._bystander
             return self._bytes[start : start + (change & RANDOM_BYTES_MAX)], address, None
@@ -69,29 +69,29 @@ class Hostility:
             if insider.recorded:
                 pool = insider.recorded
                 address = insider.address if choice & 0x70 else address
-        original = pool[place % len(pool)]
+        original = pool[index % len(pool)]
         kind = choice >> 16 & 31
         if kind >= JOIN_BELOW:
-            return _mutated(original, place >> 8, change), address, None
+            return _mutated(original, index >> 8, change), address, None
         if kind < COPY_BELOW:
             return original, address, None
         if kind < TRUNCATE_BELOW:
             return original[: change % (len(original) + 1)], address, None
-        return _joined(original, place, change), address, len(original)
+        return _joined(original, index, change), address, len(original)
 
 
-def _mutated(original: bytes, place: int, change: int) -> bytes:
-    """Changes one to four bytes."""
+def _mutated(original: bytes, index: int, change: int) -> bytes:
+    """Change one to four bytes."""
     data = bytearray(original)
     reach = min(len(data), REACHES[change >> 2 & 3])
-    data[place % reach] = change >> 8 & 0xFF
+    data[index % reach] = change >> 8 & 0xFF
     for turn in range(change & 3):
-        data[(place >> (turn * 7 + 3)) % reach] = change >> (8 * turn + 4) & 0xFF
+        data[(index >> (turn * 7 + 3)) % reach] = change >> (8 * turn + 4) & 0xFF
     return bytes(data)
 
 
-def _joined(original: bytes, place: int, change: int) -> bytes:
-    """Joins copies, mutations and a truncated end."""
-    first, second, third = (_mutated(original, place >> turn, change >> turn) for turn in range(3))
+def _joined(original: bytes, index: int, change: int) -> bytes:
+    """Join duplicates, mutations and a truncated end."""
+    first, second, third = (_mutated(original, index >> turn, change >> turn) for turn in range(3))
     end = original[: change % len(original) + 1]
     return b"".join([original, first, original, original, second, third, original, end])

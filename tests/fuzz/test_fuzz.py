@@ -71,8 +71,8 @@ class Grows(Flawed):
         self.seen: dict[int, object] = {}
 
     def receive(self, data: bytes, address: object, now_us: int, segment_bytes: int | None = None) -> None:
-        for place in range(40):
-            self.seen[len(self.seen) + place] = address
+        for index in range(40):
+            self.seen[len(self.seen) + index] = address
         self.machine.receive(data, address, now_us, segment_bytes)
 
 
@@ -104,8 +104,8 @@ class Loses(Flawed):
 def test_a_flawed_machine_is_found_out(
     flaw: Callable[[Machine], Machine], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def make(name: str, options: Options, chance: RandomSource) -> Machine:
-        machine = make_machine(name, options, chance)
+    def make(name: str, options: Options, random: RandomSource) -> Machine:
+        machine = make_machine(name, options, random)
         return flaw(machine) if options.peers_max == bench.BOUNDS["peers_max"] else machine
 
     monkeypatch.setattr(bench, "make_machine", make)

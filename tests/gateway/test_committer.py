@@ -68,7 +68,7 @@ class Watched(Journal):
 
 
 def committed(home: Home, counts: Sequence[int], failures: int = 0) -> tuple[Watched, Receiving]:
-    """Hands over so many messages at a time, all at once, and waits until they are committed."""
+    """Queue so many messages at a time, all at once, and wait until they are committed."""
     journal, receiving = Watched(home.journal), Receiving()
     journal.failures = failures
 

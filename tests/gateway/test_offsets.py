@@ -18,7 +18,7 @@ from tests.gateway.world import any_ports, gateway
 
 
 def landed_up_to(home: Home, position: int) -> None:
-    """Has the table hold this much of the gateway."""
+    """Have the table hold this much of the gateway."""
     schema = pa.schema([("body", pa.binary())])
     home.messages.create(schema, (), configuration={}, positions={layout.progress("edge"): position})
 

@@ -34,7 +34,7 @@ def body(number: int) -> bytes:
 
 
 def filled(home: Home, rows: int = 400, count: int = 3) -> None:
-    """Writes a journal of rows with several messages each, from offset 30 on."""
+    """Write a journal of rows with several messages each, from offset 30 on."""
     journal = Journal(home.journal, "edge", 30)
     for first in range(0, rows, 10):
         some = [row(30 + count * n, [body(n), b"", b"%d" % n][:count], n) for n in range(first, first + 10)]
@@ -47,7 +47,7 @@ def bodies(journal: Journal) -> list[bytes]:
 
 
 def leaves(home: Home) -> list[int]:
-    """Lists the leaves of `messages`."""
+    """List the leaves of `messages`."""
     data = home.journal.read_bytes()
     pages = range(len(data) // PAGE_BYTES)
     return [page for page in pages if data[page * PAGE_BYTES] == 0x0D and b"127.0.0.1:1" in page_of(data, page)]
@@ -91,7 +91,7 @@ def test_rows_before_the_first_and_behind_the_last_damaged_page_are_kept(
 
 
 def killed(home: Home, rows: int) -> None:
-    """Leaves a journal as a killed process does, with a transaction for each row in the log."""
+    """Leave a journal as a killed process does, with a transaction for each row in the log."""
     elsewhere = Home(home.folder / "elsewhere", "edge")
     elsewhere.take()
     journal = Journal(elsewhere.journal, "edge")
@@ -136,7 +136,7 @@ def test_the_log_is_empty_after_a_start(home: Home) -> None:
 
 
 def change(home: Home, old: bytes, new: bytes) -> None:
-    """Changes bytes in the file, behind SQLite's back."""
+    """Change bytes in the file, behind SQLite's back."""
     data = home.journal.read_bytes()
     assert data.count(old) == 1
     home.journal.write_bytes(data.replace(old, new))

@@ -41,7 +41,7 @@ UDPC = ["udpc://127.0.0.1:0"]
 
 
 def refused(*arguments: str) -> str:
-    """Runs a gateway that must not start; gives the one line that it says, behind the exit code."""
+    """Run a gateway that must not start; return the one line that it says, behind the exit code."""
     command = [sys.executable, "-m", "fairway", "gateway", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     said = done.stderr.splitlines()
@@ -278,9 +278,9 @@ async def test_urls_with_options_are_served_as_check_says(workers: str, lake: Pa
 def test_check_builds_what_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Options | None] = []
 
-    def keep(name: str, options: Options | None, chance: RandomSource) -> Machine:
+    def keep(name: str, options: Options | None, random: RandomSource) -> Machine:
         built.append(options)
-        return make_machine(name, options, chance)
+        return make_machine(name, options, random)
 
     monkeypatch.setattr("fairway.net.opening.make_machine", keep)
     assert run(["gateway", "rup://127.0.0.1:0?window=64", "--lake", str(tmp_path), "--check"]) == 0

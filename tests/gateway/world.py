@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fairway import net
 from fairway.core import layout
 from fairway.gateway.journal import open_reader, read_rows
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.loopback import own_host
 
 PROTOCOLS = ("udpc", "mrp", "rup", "pydevts")
@@ -58,7 +58,7 @@ class Running:
         self.process.send_signal(number)
 
     async def ended(self) -> int:
-        """Waits for the end and gives the exit code."""
+        """Wait for the end and return the exit code."""
         async with asyncio.timeout(EXIT_S):
             code = await self.process.wait()
             await self._reading
@@ -75,7 +75,7 @@ async def start(
     *options: str,
     environment: Mapping[str, str] | None = None,
 ) -> Running:
-    """Starts a gateway and waits until it listens."""
+    """Start a gateway and wait until it listens."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "fairway", "gateway", *urls, "--lake", str(lake), *options,
         stderr=asyncio.subprocess.PIPE, env={**os.environ, **(environment or {})},
@@ -98,7 +98,7 @@ async def start(
 
 @asynccontextmanager
 async def gateway(lake: Path | str, urls: Sequence[str], *options: str, **more: Any) -> AsyncIterator[Running]:
-    """Runs a gateway for the time of the context; whatever happens, no process is left."""
+    """Run a gateway for the time of the context; whatever happens, no process is left."""
     running = await start(lake, urls, *options, **more)
     try:
         yield running
@@ -114,7 +114,7 @@ def any_ports(protocols: Iterable[str] = PROTOCOLS) -> list[str]:
 
 
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
-    """Waits until something is true."""
+    """Wait until something is true."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)
@@ -237,11 +237,11 @@ async def metrics_url(running: Running) -> str:
 def landed(lake: Path | str, name: str = "gateway") -> list[dict[str, Any]]:
     """Return every message in the segments of a gateway, and see that the segments join without gap or overlap."""
     rows: list[dict[str, Any]] = []
-    place = place_of(lake) / layout.LANDING / name
-    for segment in place.names():
+    location = location_of(lake) / layout.LANDING / name
+    for segment in location.names():
         found = layout.segment_range(segment)
         assert found is not None, f"{segment} does not belong here"
-        with place.open(segment) as file:
+        with location.open(segment) as file:
             more = pq.read_table(file).to_pylist()
         assert [row["gateway_offset"] for row in more] == list(range(found[0], found[1] + 1))
         assert found[0] == len(rows), f"{segment} does not follow offset {len(rows)}"
@@ -271,7 +271,7 @@ def journalled(lake: Path, name: str = "gateway") -> list[bytes]:
 
 
 def check_promise(ledger: Ledger, bodies: Iterable[bytes]) -> None:
-    """Sees that every acknowledged message is there once, every unknown one at most once, and nothing else."""
+    """Check that every acknowledged message is there once, every unknown one at most once, and nothing else."""
     found = Counter(bodies)
     missing = [body for body in ledger.acknowledged if found[body] == 0]
     double = [body for body, count in found.items() if count > 1]

@@ -35,5 +35,5 @@ def main(archive: Path, lake: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        main(Path(sys.argv[1]).absolute(), Path(place))
+    with tempfile.TemporaryDirectory() as folder:
+        main(Path(sys.argv[1]).absolute(), Path(folder))

@@ -76,10 +76,18 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[Daemon]]]:
     """Return the address of a master and its two workers, ready for work."""
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
-    place = "org.apache.spark.deploy"
+    package = "org.apache.spark.deploy"
     daemons = [
         Daemon(
-            folder, "master", f"{place}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"
+            folder,
+            "master",
+            f"{package}.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--webui-port",
+            "0",
         )
     ]
     try:
@@ -87,7 +95,7 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[Daemon]]]:
         for number in (1, 2):
             work = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(folder / f"work{number}"))
             daemons.append(
-                Daemon(folder, f"worker{number}", f"{place}.worker.Worker", "--host", "127.0.0.1", *work, url)
+                Daemon(folder, f"worker{number}", f"{package}.worker.Worker", "--host", "127.0.0.1", *work, url)
             )
         daemons[0].wait_for("Registering worker", times=2)
         yield url, daemons[1:]

@@ -128,7 +128,7 @@ def violations_page() -> str:
     """Return docs/violations.md."""
     text = VIOLATIONS.read_text()
     for protocol in PROTOCOLS:
-        lines = dict.fromkeys(_line(rule) for rule in sorted(rules(protocol), key=_place))
+        lines = dict.fromkeys(_line(rule) for rule in sorted(rules(protocol), key=_order))
         head = ["| clause | severity | from the start | expected | reported |", "|---|---|---|---|---|"]
         text = under(text, protocol, [*head, *lines])
     return text
@@ -139,10 +139,10 @@ def _line(rule: Rule) -> str:
     return f"| {rule.clause} | {rule.severity} | {start} | {rule.expected} | {rule.reported} |"
 
 
-def _place(rule: Rule) -> tuple[bool, int, int, str]:
-    name, _, number = rule.clause.partition("-")
-    chapter, _, place = number.partition(".")
-    return name == "ALL", int(chapter), int(place), rule.expected
+def _order(rule: Rule) -> tuple[bool, int, int, str]:
+    name, _, section = rule.clause.partition("-")
+    chapter, _, number = section.partition(".")
+    return name == "ALL", int(chapter), int(number), rule.expected
 
 
 def view(spark: SparkSession, folder: Path) -> None:

@@ -44,7 +44,7 @@ def test_a_worker_killed_in_the_middle_changes_no_table(tmp_path: Path) -> None:
 
 
 def _kill_when(sign: Path, worker: Daemon, running: subprocess.Popen[str], killed: threading.Event) -> None:
-    """Kills the worker as soon as the first data file is being written, behind the shuffle."""
+    """Kill the worker as soon as the first data file is being written, behind the shuffle."""
     while not any(sign.rglob("*.parquet")) and running.poll() is None:
         time.sleep(0.1)
     if running.poll() is None:

@@ -20,7 +20,7 @@ from fairway.lake.reader import read_table
 from fairway.lake.sink import write
 from fairway.store import tending
 from fairway.store.delta import Delta
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), ("text", pa.string()), ("day", pa.date32())])
 DAYS = (date(2026, 3, 1), date(2026, 3, 2))
@@ -31,7 +31,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     """A table of three commits: numbers 0 to 9, 10 to 19 and 20 to 29, odd ones on the second day."""
     register(spark)
     folder = tmp_path_factory.mktemp("original") / "t"
-    table = Delta(Place(str(folder)))
+    table = Delta(Location(str(folder)))
     table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
     for first in (0, 10, 20):
         append(spark, table, first)
@@ -40,7 +40,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def table(original: Path, tmp_path: Path) -> Delta:
-    return Delta(Place(str(shutil.copytree(original, tmp_path / "t"))))
+    return Delta(Location(str(shutil.copytree(original, tmp_path / "t"))))
 
 
 def append(spark: SparkSession, table: Delta, first: int) -> int:
@@ -50,7 +50,7 @@ def append(spark: SparkSession, table: Delta, first: int) -> int:
 
 
 def load(spark: SparkSession, table: Delta, **options: int) -> DataFrame:
-    return spark.read.format("fairway.delta").options(**options).load(table.place.uri)
+    return spark.read.format("fairway.delta").options(**options).load(table.location.uri)
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -61,7 +61,7 @@ def numbers(frame: DataFrame) -> list[int]:
 def test_spark_itself_reads_files_of_a_folder_of_any_name_and_only_those_that_are_named(
     spark: SparkSession, tmp_path: Path, folder: str
 ) -> None:
-    table = Delta(Place(str(tmp_path / folder)))
+    table = Delta(Location(str(tmp_path / folder)))
     table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
     first = append(spark, table, 0)
     append(spark, table, 10)
@@ -121,24 +121,24 @@ def test_a_commit_that_rewrites_rows_is_refused_by_who_asks_for_new_ones(spark: 
 
 def test_a_file_that_was_vacuumed_is_told_in_a_sentence(spark: SparkSession, table: Delta) -> None:
     (file, *_) = (file for file, _ in table.files(table.open()))
-    (table.place.folder / file.path).unlink()
+    (table.location.folder / file.path).unlink()
     with pytest.raises(PySparkException, match="because that version is older than the table's history"):
         load(spark, table).count()
 
 
 def where(spark: SparkSession, table: Delta, *conditions: tuple[str, str, object]) -> list[int]:
-    return numbers(spark.read.format("fairway.delta").option("where", json.dumps(conditions)).load(table.place.uri))
+    return numbers(spark.read.format("fairway.delta").option("where", json.dumps(conditions)).load(table.location.uri))
 
 
 def test_conditions_leave_out_rows_and_files_that_hold_none_are_not_opened(spark: SparkSession, table: Delta) -> None:
     assert where(spark, table, ("number", ">", 7), ("number", "<=", 11)) == [8, 9, 10, 11]
     assert where(spark, table, ("text", "in", ["3", "12", "no"])) == [3, 12]
-    for path in table.place.folder.glob("day=2026-03-02/*"):
+    for path in table.location.folder.glob("day=2026-03-02/*"):
         path.unlink()
     assert where(spark, table, ("day", "=", "2026-03-01")) == list(range(0, 30, 2))
     for file, noted in table.files(table.open()):
         if noted["min.number"] < 20 and "03-01" in file.path:
-            (table.place.folder / file.path).unlink()
+            (table.location.folder / file.path).unlink()
     assert where(spark, table, ("number", ">=", 20), ("day", "<", "2026-03-02")) == [20, 22, 24, 26, 28]
 
 
@@ -150,13 +150,13 @@ def test_a_frame_can_be_queried_twice(spark: SparkSession, table: Delta) -> None
 
 def test_conditions_hold_for_new_rows_and_for_columns_that_are_not_read(spark: SparkSession, table: Delta) -> None:
     frame = spark.read.format("fairway.delta").schema("text STRING").option("since", 1)
-    rows = frame.option("where", '[["number", "<", 12]]').load(table.place.uri).toArrow().to_pylist()
+    rows = frame.option("where", '[["number", "<", 12]]').load(table.location.uri).toArrow().to_pylist()
     assert sorted(row["text"] for row in rows) == ["10", "11"]
     assert rows[0].keys() == {"text"}
 
 
 def test_a_schema_reads_only_these_columns(spark: SparkSession, table: Delta) -> None:
-    frame = spark.read.format("fairway.delta").schema("day DATE, number BIGINT").load(table.place.uri)
+    frame = spark.read.format("fairway.delta").schema("day DATE, number BIGINT").load(table.location.uri)
     assert frame.columns == ["day", "number"]
     assert frame.where("number = 4").toArrow().to_pylist() == [{"day": DAYS[0], "number": 4}]
 
@@ -176,7 +176,7 @@ def test_options_that_cannot_be_meant_are_refused(
     spark: SparkSession, table: Delta, options: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(PySparkException, match=complaint):
-        spark.read.format("fairway.delta").options(**options).load(table.place.uri).count()
+        spark.read.format("fairway.delta").options(**options).load(table.location.uri).count()
 
 
 def test_what_is_no_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fairway.lake import sink
 from fairway.lake.sink import UnbalancedBatch, put, write
 from fairway.store import tending
 from fairway.store.delta import Delta, Overtaken
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, UTC)
 SCHEMA = pa.schema(
@@ -44,7 +44,7 @@ ROWS: list[dict[str, Any]] = [
 
 
 def table_of(tmp_path: Path) -> Delta:
-    table = Delta(Place(str(tmp_path / "t")))
+    table = Delta(Location(str(tmp_path / "t")))
     table.create(SCHEMA, ["day", "kind"], configuration=tending.history(0), positions={})
     return table
 
@@ -63,7 +63,7 @@ def test_rows_come_back_as_they_were_each_partition_in_its_folder(spark: SparkSe
     done = write(spark.createDataFrame(rows_of()).repartition(1), table, expected_rows=4)
     assert (done.version, done.rows, done.files) == (1, 4, 3)
     assert read(table) == rows_of().to_pylist()
-    folders = {str(path.parent.relative_to(table.place.folder)) for path in table.place.folder.rglob("part-*")}
+    folders = {str(path.parent.relative_to(table.location.folder)) for path in table.location.folder.rglob("part-*")}
     assert folders == {f"day=2026-03-01/kind={name}" for name in ("p", "q r%2F%C3%A4", "__HIVE_DEFAULT_PARTITION__")}
     assert table.open().to_pyarrow_table().num_rows == 4, "delta-rs agrees on paths and partitions"
 
@@ -85,7 +85,7 @@ def test_each_file_has_its_count_and_the_bounds_of_columns_that_are_safe_to_skip
     assert json.loads(found[None]["stats"])["maxValues"] == {"number": -3, "at": at}, "no bounds of a long text"
     assert json.loads(found["q r/ä"]["stats"])["nullCount"] == {"number": 0, "text": 1, "at": 1}
     for one in found.values():
-        assert one["size"] == (table.place.folder / unquote(one["path"])).stat().st_size
+        assert one["size"] == (table.location.folder / unquote(one["path"])).stat().st_size
 
 
 def test_another_number_of_rows_than_expected_commits_nothing(spark: SparkSession, tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_files_of_a_task_that_ran_twice_are_no_rows_and_vacuum_removes_them(
     table, frame = table_of(tmp_path), spark.createDataFrame(rows_of())
     put(frame, table)
     write(frame, table)
-    orphans = len(list(table.place.folder.rglob("part-*"))) - len(table.open().file_uris())
+    orphans = len(list(table.location.folder.rglob("part-*"))) - len(table.open().file_uris())
     assert orphans > 0
     assert len(read(table)) == 4
     tending.compact(table)
-    assert len(list(table.place.folder.rglob("*.parquet"))) == len(table.open().file_uris())
+    assert len(list(table.location.folder.rglob("*.parquet"))) == len(table.open().file_uris())
     assert len(read(table)) == 4
 
 
@@ -145,8 +145,8 @@ def test_a_task_holds_few_files_open_and_little_of_each(
     monkeypatch.setattr(sink, "ROW_GROUP_BYTES", 1)
     table = table_of(tmp_path)
     batches = [*rows_of().to_batches(max_chunksize=1), *rows_of().to_batches(max_chunksize=1)]
-    (returned,) = sink.write_batches(table.place.uri, SCHEMA, ["day", "kind"], iter(batches))
+    (returned,) = sink.write_batches(table.location.uri, SCHEMA, ["day", "kind"], iter(batches))
     assert sum(returned.column("rows").to_pylist()) == 8
     assert returned.num_rows > 3, "a third partition closes a file, which is begun anew later"
-    groups = [pq.read_metadata(path).num_row_groups for path in table.place.folder.rglob("part-*")]
+    groups = [pq.read_metadata(path).num_row_groups for path in table.location.folder.rglob("part-*")]
     assert sum(groups) == 8

@@ -49,8 +49,8 @@ async def test_a_lone_message_leaves_before_the_turn_ends() -> None:
 
 
 def test_drawn_integers_are_within_their_bound_and_reach_all_of_it() -> None:
-    chance = Cryptographic()
-    assert {chance.below(5) for _ in range(400)} == set(range(5))
-    assert {chance.bits(2) for _ in range(400)} == set(range(4))
-    assert chance.below(1) == 0
-    assert max(chance.bits(24) for _ in range(200)) >> 23 == 1
+    random = Cryptographic()
+    assert {random.below(5) for _ in range(400)} == set(range(5))
+    assert {random.bits(2) for _ in range(400)} == set(range(4))
+    assert random.below(1) == 0
+    assert max(random.bits(24) for _ in range(200)) >> 23 == 1

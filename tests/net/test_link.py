@@ -275,15 +275,15 @@ class StubbornSocket:
 
 
 def open_outlet(stubborn: StubbornSocket, *, segmented: bool) -> tuple[Outlet, SocketCounters, list[tuple[int, int]]]:
-    trouble = list[tuple[int, int]]()
+    errors = list[tuple[int, int]]()
 
     class Noting(Outlet):
         def _send_failed(self, address: Address, size: int, error: OSError, segmented: bool) -> None:
-            trouble.append((size, error.errno or 0))
+            errors.append((size, error.errno or 0))
 
     sock: Any = stubborn
     opened = Noting(sock, SocketCounters(), segmented=segmented, connected=False)
-    return opened, opened.counters, trouble
+    return opened, opened.counters, errors
 
 
 def test_what_the_kernel_has_no_room_for_waits_and_leaves_in_order() -> None:
@@ -331,9 +331,9 @@ def test_a_path_that_is_too_narrow_for_a_segment_is_reported_and_served_one_by_o
         return errno.EMSGSIZE if control and int.from_bytes(control[0][2], kernel.BYTE_ORDER) > 500 else 0
 
     path = StubbornSocket(refuses=refuses)
-    out, _, trouble = open_outlet(path, segmented=True)
+    out, _, errors = open_outlet(path, segmented=True)
     out.send([Transmit("a", bytes(1_200), 600), Transmit("a", bytes(1_000), 500)])
-    assert trouble == [(600, errno.EMSGSIZE)]
+    assert errors == [(600, errno.EMSGSIZE)]
     assert [len(data) for data in path.taken] == [600, 600, 1_000]
 
 

@@ -32,7 +32,7 @@ class _Complaints(logging.Handler):
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]], *, path: str = "auto", timeout_s: float = 120) -> None:
-    """Runs a test's coroutine. The path `transport` gets a loop that cannot watch sockets."""
+    """Run a test's coroutine. The path `transport` gets a loop that cannot watch sockets."""
 
     async def bounded() -> None:
         asyncio.get_running_loop().slow_callback_duration = timeout_s

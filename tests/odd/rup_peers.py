@@ -26,7 +26,7 @@ def number(digits: bytes) -> int:
 
 def uint(value: int) -> bytes:
     """Return four digits in base 255, least significant first."""
-    return bytes(value // 255**place % 255 for place in range(4))
+    return bytes(value // 255**index % 255 for index in range(4))
 
 
 def is_last_part(data: bytes) -> bool:

@@ -196,9 +196,9 @@ class World:
         reads_us: int = 0,
         **options: object,
     ) -> None:
-        chance = Seeded(seed)
+        random = Seeded(seed)
         chosen = make_options(peer.protocol, **{**peer.options, **options})
-        self.machine: Machine = make_machine(peer.protocol, chosen, chance.fork(1))
+        self.machine: Machine = make_machine(peer.protocol, chosen, random.fork(1))
         self.peer = peer
         self.link = link
         self.now_us = SECOND
@@ -218,9 +218,9 @@ class World:
         self._reads_us = reads_us
         """How long what has arrived waits for a reader that then takes all of it before anything leaves."""
         self._inbox: list[bytes] = []
-        self._losses = chance.fork(2)
-        self._jitter = chance.fork(3)
-        self._slower_us = chance.below(link.delay_us // 20 + 1)
+        self._losses = random.fork(2)
+        self._jitter = random.fork(3)
+        self._slower_us = random.below(link.delay_us // 20 + 1)
         self._jitter_us = min(100, link.delay_us // 10)
         self._queue: list[tuple[int, int, Callable[..., None], tuple[bytes, ...]]] = []
         self._numbers = 0

@@ -83,7 +83,7 @@ def test_no_more_than_half_a_turn_starts_within_a_hundred_milliseconds() -> None
     world.run(SECOND)
     times = [at_us for at_us, data in client.sent if is_data(data)]
     assert len(server.bodies) == count
-    assert all(times[place + 32_768] - times[place] >= 100_000 for place in range(len(times) - 32_768))
+    assert all(times[index + 32_768] - times[index] >= 100_000 for index in range(len(times) - 32_768))
     assert times[32_767] - times[0] < 100_000
 
 
@@ -119,8 +119,8 @@ def test_a_server_at_its_bound_rejects_and_lets_in_again() -> None:
 
 def test_repeating_a_connect_does_not_make_its_half_open_connection_younger() -> None:
     machine = MrpMachine(MrpOptions(half_open_max=2), Seeded(1))
-    for place, number in enumerate((1, 2, 1, 3)):
-        machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", place)
+    for at_us, number in enumerate((1, 2, 1, 3)):
+        machine.receive(wire.encode(wire.Connect(ver=0, cl_conid=number)), "c", at_us)
     ids = [int.from_bytes(data[9:12], "big") for data in datagrams(machine.transmits())]
     for number, local in ((1, ids[0]), (2, ids[1]), (3, ids[3])):
         machine.receive(wire.ack_bytes(local, number, 0, 0), "c", 9)
@@ -175,7 +175,7 @@ def test_a_ping_measures_the_round_trip(layout: str) -> None:
 
 
 def restarted(world: World, name: str, snapshot: bytes, **options: Any) -> Node:
-    """Replaces a node by one that has nothing but a snapshot."""
+    """Replace a node by one that has nothing but a snapshot."""
     node = world.add(name, 77, **options)
     node.machine.restore(snapshot, world.now_us)
     return node

@@ -1,4 +1,4 @@
-"""The nouns of mrp on their own: ids, places, receiver, the limit on started sequences."""
+"""The nouns of mrp on their own: ids, receipt slots, receiver, the limit on started sequences."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fairway.protocols.mrp.sender import Starts
 @settings(max_examples=200)
 @given(st.integers(0, 2**32), st.integers(1, 0xFFFFFF), st.integers(1, 0xFFFF), st.integers(0, 0xFFFF))
 def test_no_datagram_fits_a_stamped_and_a_piggyback_connection(seed: int, theirs: int, short: int, stamp: int) -> None:
-    """Makes the ids of the peers as awkward as they can be: those that make both readings meet."""
-    chance = Seeded(seed)
-    stamped, piggyback = (draw_id(layout, chance, lambda number: False) for layout in ("stamped", "piggyback"))
+    """Make the ids of the peers as awkward as they can be: those that make both readings meet."""
+    random = Seeded(seed)
+    stamped, piggyback = (draw_id(layout, random, lambda number: False) for layout in ("stamped", "piggyback"))
     assert stamped
     assert piggyback
     remote = (piggyback & 0xFF) << 16 | theirs & 0xFFFF or 1
@@ -53,8 +53,8 @@ def slots(messages: int, size: int) -> KeptSlots:
     return KeptSlots(MrpOptions(open_receipts_max=messages, open_receipt_bytes_max=size))
 
 
-def receiver(window: int = 8, *, deferred: bool = False, places: int = 100, first: int = 1) -> Receiver:
-    return Receiver(first, window, deferred, slots(places, 1 << 20))
+def receiver(window: int = 8, *, deferred: bool = False, messages_max: int = 100, first: int = 1) -> Receiver:
+    return Receiver(first, window, deferred, slots(messages_max, 1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_messages_ahead_wait_for_the_gap_and_leave_in_order() -> None:
     assert some.judge(1, 1) == DUPLICATE
 
 
-def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> None:
-    some = receiver(places=2)
+def test_kept_messages_leave_the_last_slot_to_the_one_that_fills_the_gap() -> None:
+    some = receiver(messages_max=2)
     assert some.judge(3, 1) == NEW
     some.take(3, b"c")
     assert some.judge(2, 1) == FULL
@@ -96,7 +96,7 @@ def test_kept_messages_leave_the_last_place_to_the_one_that_fills_the_gap() -> N
     assert [number for number, _ in some.take(2, b"b")] == [2, 3]
 
 
-def test_a_peer_that_never_fills_its_gap_leaves_half_of_the_places_to_others() -> None:
+def test_a_peer_that_never_fills_its_gap_leaves_half_of_the_slots_to_others() -> None:
     shared = slots(100, 1 << 20)
     odd, honest = (Receiver(1, 1_000, False, shared) for _ in range(2))
     kept = 0
@@ -115,7 +115,7 @@ def test_kept_bytes_leave_room_for_the_largest_message() -> None:
     assert some.judge(1, 65_493) == NEW
 
 
-def test_the_end_of_a_connection_frees_every_place() -> None:
+def test_the_end_of_a_connection_frees_every_slot() -> None:
     for deferred in (False, True):
         shared, unused = slots(100, 1 << 20), slots(100, 1 << 20)
         some = Receiver(1, 8, deferred, shared)

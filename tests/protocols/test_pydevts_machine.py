@@ -53,7 +53,7 @@ def close(message_id: int, body: bytes) -> bytes:
 
 
 def bodies_of(events: list[Event]) -> list[tuple[int | str, bytes]]:
-    """Lists id and body of the messages among events."""
+    """List id and body of the messages among events."""
     return [(event.id, event.body) for event in flattened(events) if isinstance(event, MessageReceived)]
 
 
@@ -65,7 +65,7 @@ def connected(**options: object) -> tuple[PydevtsMachine, Peer]:
 
 
 def exchange(client: PydevtsMachine, server: PydevtsMachine, now_us: int) -> list[Event]:
-    """Carries datagrams both ways until nothing moves; gives what the server reported, and commits it."""
+    """Carry datagrams both ways until nothing moves; commit and return what the server reported."""
     reported: list[Event] = []
     for _ in range(1_000):
         moved = False
@@ -83,7 +83,7 @@ def exchange(client: PydevtsMachine, server: PydevtsMachine, now_us: int) -> lis
 
 
 def answered(client: PydevtsMachine, peer: Peer) -> None:
-    """Has the peer answer a message, so that it is not given up as a whole."""
+    """Have the peer answer a message, so that it is not given up as a whole."""
     client.send(peer, b"first", 0)
     client.receive(b"\x01" + sent(client)[0][1:8], THERE, 0)
     sent(client)
@@ -175,7 +175,7 @@ def test_a_caller_with_a_message_that_is_not_committed_is_not_idle() -> None:
 
 
 def heard_of(server: PydevtsMachine, now_us: int, message_id: int = 1) -> None:
-    """Has a message arrive, committed and closed, so that only its key is remembered."""
+    """Have a message arrive, committed and closed, so that only its key is remembered."""
     server.receive(packet(message_id, b"x"), HERE, now_us)
     server.commit(Receipt(Peer(HERE), message_id), now_us)
     server.receive(close(message_id, b"x"), HERE, now_us)
@@ -261,7 +261,7 @@ def test_closing_refuses_what_was_never_sent_after_the_flush_and_gives_up_the_re
 
 
 def give_up_the_first_of_two(client: PydevtsMachine, peer: Peer) -> list[Event]:
-    """Sends two messages through a window of one and lets time pass until the first has its outcome."""
+    """Send two messages through a window of one and let time pass until the first has its outcome."""
     client.send_many(peer, [b"a", b"b"], 0)
     for _ in range(11):
         sent(client)

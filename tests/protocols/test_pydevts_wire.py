@@ -23,16 +23,16 @@ def test_a_datagram_over_what_udp_carries_is_malformed_alone_and_in_columns() ->
 
 
 def run_of(first: int, bodies: list[bytes]) -> bytes:
-    keys = [wire.key((first + place) & 0xFFFF, crc32(body)) for place, body in enumerate(bodies)]
+    keys = [wire.key((first + offset) & 0xFFFF, crc32(body)) for offset, body in enumerate(bodies)]
     return wire.packets(keys, bodies)
 
 
 def test_packets_join_and_part_as_they_are_alone() -> None:
     bodies = [bytes([number]) * 5 for number in range(4)]
     data = run_of(0xFFFE, bodies)
-    for place, datagram in enumerate(split(data, 13)):
+    for offset, datagram in enumerate(split(data, 13)):
         packet = wire.Packet(
-            success=0, message_id=(0xFFFE + place) & 0xFFFF, crc=crc32(bodies[place]), body=bodies[place]
+            success=0, message_id=(0xFFFE + offset) & 0xFFFF, crc=crc32(bodies[offset]), body=bodies[offset]
         )
         assert wire.decode(datagram) == packet
     run = wire.packet_run(data, 13)
@@ -45,16 +45,16 @@ def test_packets_join_and_part_as_they_are_alone() -> None:
     assert wire.control_keys(acks, wire.TYPE_ACK) == run.keys
 
 
-@pytest.mark.parametrize("place", range(13))
-def test_a_run_with_one_changed_byte_is_no_run(place: int) -> None:
+@pytest.mark.parametrize("offset", range(13))
+def test_a_run_with_one_changed_byte_is_no_run(offset: int) -> None:
     data = bytearray(run_of(7, [bytes([number]) * 5 for number in range(4)]))
-    data[2 * 13 + place] ^= 1
+    data[2 * 13 + offset] ^= 1
     assert wire.packet_run(bytes(data), 13) is None
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_controls_of_another_kind_or_success_are_no_run(place: int) -> None:
+@pytest.mark.parametrize("offset", [0, 1])
+def test_controls_of_another_kind_or_success_are_no_run(offset: int) -> None:
     acks = bytearray(wire.controls([1, 2, 3], wire.TYPE_ACK))
-    acks[8 + place] = 3
+    acks[8 + offset] = 3
     assert wire.control_keys(acks, wire.TYPE_ACK) is None
     assert wire.control_keys(bytes(9), wire.TYPE_ACK) is None

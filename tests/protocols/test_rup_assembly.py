@@ -1,4 +1,4 @@
-"""Large messages in bursts and in their final place: the same bytes, bounded room, nothing kept when they are gone."""
+"""Large messages in bursts and in their final buffer: the same bytes, bounded room, nothing kept when they are gone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = b"0123456789abcdef0123456789abcdef"
 PART_BYTES = 1_000
 SEGMENT_BYTES = PART_BYTES + wire.DATA_HEADER_BYTES
 PARTS = 40
-BODY = bytes((3 * place + place // 256) % 256 for place in range(PARTS * PART_BYTES - 30))
+BODY = bytes((3 * index + index // 256) % 256 for index in range(PARTS * PART_BYTES - 30))
 
 
 def datagrams(identity: bytes = ID) -> list[bytes]:
@@ -49,7 +49,7 @@ def test_what_is_written_in_any_order_is_the_message_and_then_nothing_can_be_wri
     assert placed.finish() == b""
 
 
-def test_a_message_gets_its_place_with_its_first_burst_and_counts_only_what_came() -> None:
+def test_a_message_gets_its_buffer_with_its_first_burst_and_counts_only_what_came() -> None:
     machine = RupMachine(RupOptions(), Seeded(1))
     parts = datagrams()
     receive(machine, parts[:1])
@@ -66,7 +66,7 @@ def test_where_the_interpreter_gives_no_room_the_parts_are_joined(monkeypatch: p
     assert bodies(machine) == [BODY]
 
 
-def test_places_together_stay_within_their_bound_and_the_others_are_joined() -> None:
+def test_buffers_together_stay_within_their_bound_and_the_others_are_joined() -> None:
     machine = RupMachine(RupOptions(incoming_bytes_max=2 * len(BODY) + 20_000), Seeded(1))
     identities = [b"%032x" % number for number in range(3)]
     for identity in identities:
@@ -79,7 +79,7 @@ def test_places_together_stay_within_their_bound_and_the_others_are_joined() -> 
     assert machine._receiver.memory.reserved_bytes == 0
 
 
-def test_a_place_is_given_up_with_its_message() -> None:
+def test_a_buffer_is_given_up_with_its_message() -> None:
     machine = RupMachine(RupOptions(), Seeded(1))
     receive(machine, datagrams()[:20])
     message = incoming(machine)

@@ -40,7 +40,7 @@ class Turns:
         return list(self.a.send_many(Peer(B), bodies, self.now_us))
 
     def turn(self) -> None:
-        """Lets both sides send and receive once, 50 microseconds apart."""
+        """Let both sides send and receive once, 50 microseconds apart."""
         for machine, source, target in ((self.a, A, self.b), (self.b, B, self.a)):
             due_us = machine.next_deadline_us()
             if due_us is not None and due_us <= self.now_us:
@@ -72,7 +72,7 @@ class Turns:
 
 
 def body_of(parts: int) -> bytes:
-    return bytes(place % 251 for place in range(parts * PART_BYTES))
+    return bytes(index % 251 for index in range(parts * PART_BYTES))
 
 
 def test_with_a_window_in_flight_whole_bursts_leave_whatever_the_confirms_free() -> None:
@@ -148,7 +148,7 @@ def test_repeats_before_the_time_out_are_few_while_the_peer_is_silent() -> None:
 def test_a_copy_below_the_mark_is_answered_at_once() -> None:
     machine = RupMachine(RupOptions(), Seeded(3))
     identity = b"0123456789abcdef0123456789abcdef"
-    parts = [wire.part(identity, place, 40, bytes(10)) for place in (0, 10, 20)]
+    parts = [wire.part(identity, index, 40, bytes(10)) for index in (0, 10, 20)]
     for part in parts:
         machine.receive(part, A, 0)
     machine.transmits()

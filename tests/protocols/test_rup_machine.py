@@ -50,7 +50,7 @@ def positions(sent: list[bytes], letter: bytes) -> list[int]:
 
 
 def body_of(parts: int, rest: int = 0) -> bytes:
-    return bytes(place % 253 for place in range(parts * 1_158 + rest))
+    return bytes(number % 253 for number in range(parts * 1_158 + rest))
 
 
 # Repair.
@@ -178,7 +178,7 @@ def test_an_address_is_unproved_again_once_its_conversation_is_closed() -> None:
 
 
 def arrive(machine: Machine, *parts: bytes, now_us: int = 0, address: Address = A) -> list[tuple[int, int]]:
-    """Feeds datagrams and gives kind and position of what is answered."""
+    """Feed datagrams and return kind and position of what is answered."""
     for part in parts:
         machine.receive(part, address, now_us)
     answers = [split(transmit.data, 38) for transmit in machine.transmits()]
@@ -258,7 +258,7 @@ def test_a_remembered_id_is_not_evicted_by_new_messages() -> None:
     assert arrive(machine, wire.part(b"%032x" % 0, 0, 2, b"hi")) == [(wire.CONFIRM, 2)]
 
 
-def test_without_a_place_the_last_missing_part_leaves_no_mark() -> None:
+def test_without_a_slot_the_last_missing_part_leaves_no_mark() -> None:
     machine = RupMachine(RupOptions(open_receipts_max=1), Seeded(1))
     arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi"))
     (first,) = [event for event in machine.events() if isinstance(event, MessageReceived)]
@@ -288,7 +288,7 @@ def test_the_bounds_of_memory_follow_the_largest_message_unless_they_are_set() -
     assert RupOptions(message_bytes_max=1 << 30, incoming_bytes_max=1 << 20).incoming_bytes_max == 1 << 20
 
 
-def test_a_part_that_does_not_complete_needs_no_place() -> None:
+def test_a_part_that_does_not_complete_needs_no_slot() -> None:
     machine = RupMachine(RupOptions(open_receipts_max=1), Seeded(1))
     arrive(machine, wire.part(b"e" * 32, 0, 2, b"hi"))
     arrive(machine, wire.part(ID, 10, 40, bytes(30)))

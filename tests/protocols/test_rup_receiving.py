@@ -54,7 +54,7 @@ class Asking:
         return [at_us for at_us, asked in self.asked if asked == index]
 
     def measure(self, round_trip_us: int) -> None:
-        """Has part 1 asked for and answered, in the time given."""
+        """Have part 1 asked for and answered, in the time given."""
         self.arrives(0, 2, 3, 4)
         self.run(self.now_us + round_trip_us)
         self.arrives(1)
@@ -106,7 +106,7 @@ def test_a_thousand_requests_are_open_and_the_lowest_go_first() -> None:
 
 def test_many_open_requests_cost_an_arrival_no_more_than_few() -> None:
     class Counting(Pace):
-        """Counts how often a waiting time is asked for: once for each request that is looked at."""
+        """Counts how often a waiting time is asked for: once for each request that is checked."""
 
         __slots__ = ("looked",)
         looked: int

@@ -103,15 +103,15 @@ def test_neighbours_that_are_confirmed_together_are_reported_together() -> None:
     machine.transmits()
     machine.events()
     identities = list(machine._conversations["b"].sender._under_way)
-    told = [identities[place] for place in (0, 1, 2, 5, 4)]
+    told = [identities[index] for index in (0, 1, 2, 5, 4)]
     machine.receive(b"".join(wire.control(wire.CONFIRM, one, 10) for one in told), "b", 100, wire.CONTROL_BYTES)
     delivered = [list(event.tokens) for event in machine.events() if isinstance(event, Delivered)]
     assert delivered == [tokens[:3], tokens[5:6], tokens[4:5]]
 
 
 def test_ids_are_drawn_ahead_in_the_order_of_one_by_one() -> None:
-    options, chance = RupOptions(), Seeded(7)
+    options, random = RupOptions(), Seeded(7)
     context = Context(options, Seeded(7), outputs.Outputs(options), Deadlines())
     drawn = [context.draw_identity() for _ in range(3_000)]
-    expected = [UUID(int=chance.bits(128), version=4).hex.encode() for _ in range(3_000)]
+    expected = [UUID(int=random.bits(128), version=4).hex.encode() for _ in range(3_000)]
     assert drawn == expected

@@ -106,7 +106,7 @@ def test_a_receiver_is_full_by_bytes_too() -> None:
 
 def test_any_part_of_a_batch_may_be_committed_in_any_order() -> None:
     machine, peer = lone_server(UdpcOptions(deferred=True))
-    batch = b"".join(datagram(102 + place, session_of(peer), 0, IMP, b"a") for place in range(20))
+    batch = b"".join(datagram(102 + number, session_of(peer), 0, IMP, b"a") for number in range(20))
     machine.receive(batch, "c", 0, 14)
     assert machine.statistics.batches == 1
     machine.commit(Receipt(peer, 110, 3), 0)
@@ -152,7 +152,7 @@ def test_an_ack_that_answers_nothing_is_dropped(flag: int) -> None:
     assert machine.statistics.dropped["answers_nothing"] == 1
     assert not machine.events()
     assert not machine.transmits()
-    assert machine.next_deadline_us() == SECOND, "it is no sign of life"
+    assert machine.next_deadline_us() == SECOND, "it does not keep the session alive"
 
 
 def test_requests_that_nobody_answers_are_bounded_and_make_room_with_time() -> None:
@@ -223,9 +223,9 @@ def test_what_a_request_held_back_is_flushed_by_close() -> None:
 
 
 @pytest.mark.parametrize("batched", [False, True])
-def test_the_places_of_a_session_are_free_again_when_it_ends(batched: bool) -> None:
+def test_the_slots_of_a_session_are_free_again_when_it_ends(batched: bool) -> None:
     machine, peer = lone_server(UdpcOptions(open_receipts_max=10, open_receipt_bytes_max=10))
-    messages = b"".join(datagram(102 + place, session_of(peer), 0, IMP, b"x") for place in range(10))
+    messages = b"".join(datagram(102 + number, session_of(peer), 0, IMP, b"x") for number in range(10))
     for data in [messages] if batched else split(messages, 14):
         machine.receive(data, "c", 0, 14)
     machine.receive(datagram(120, session_of(peer), 0, FIN), "c", 0)
@@ -395,7 +395,7 @@ def test_a_batch_that_starts_at_index_0_has_one_malformed_datagram() -> None:
 
 
 def crash(world: World, snapshot: bytes, options: UdpcOptions) -> Peer:
-    """Replaces the server by a new process that knows nothing but the snapshot."""
+    """Replace the server by a new process that knows nothing but the snapshot."""
     world.add("server", 77, options)
     return world.machines["server"].restore(snapshot, world.now_us)
 

@@ -45,8 +45,8 @@ def test_a_malformed_datagram_says_what_was_found_and_what_was_expected() -> Non
 def test_a_run_is_encoded_as_its_packets_are(index: int, session_id: int, bodies: list[bytes]) -> None:
     run = columns.encode_run(index, session_id, IMP, bodies, len(bodies[0]))
     assert run == b"".join(
-        wire.encode(wire.Message(index=index + place, session_id=session_id, flag=IMP, body=body))
-        for place, body in enumerate(bodies)
+        wire.encode(wire.Message(index=index + number, session_id=session_id, flag=IMP, body=body))
+        for number, body in enumerate(bodies)
     )
     assert wire.bodies(run, 13 + len(bodies[0])) == tuple(bodies)
 
@@ -55,8 +55,8 @@ def test_a_run_is_encoded_as_its_packets_are(index: int, session_id: int, bodies
 def test_acknowledgements_are_encoded_as_their_packets_are(index: int, ack_index: int, count: int) -> None:
     acks = columns.encode_acks(index, 7, ack_index, count)
     assert acks == b"".join(
-        wire.encode(wire.Control(index=index + place, session_id=7, ack_index=ack_index + place, flag=IMP | ACK))
-        for place in range(count)
+        wire.encode(wire.Control(index=index + number, session_id=7, ack_index=ack_index + number, flag=IMP | ACK))
+        for number in range(count)
     )
 
 
@@ -85,12 +85,12 @@ def test_a_super_buffer_is_cut_where_session_flag_or_order_change() -> None:
     st.integers(0, 255),
 )
 def test_one_stretch_never_says_yes_where_the_columns_see_more_than_one(
-    index: int, ack_index: int, count: int, flag: int, size: int, place: int, byte: int, damage: int
+    index: int, ack_index: int, count: int, flag: int, size: int, number: int, byte: int, damage: int
 ) -> None:
     rows = [bytearray(wire.datagram(index + row, 7, ack_index + row, flag, bytes(size))) for row in range(count)]
     whole = b"".join(rows)
     assert columns.stretches(whole, 13 + size) == [wire.Stretch(0, count, index, 7, ack_index, flag)]
-    rows[place % count][byte] ^= damage
+    rows[number % count][byte] ^= damage
     found = wire.one_stretch(b"".join(rows) + b"tail"[: size + 1], 13 + size)
     assert found is None or [found] == columns.stretches(b"".join(rows), 13 + size)
 

@@ -121,7 +121,7 @@ def test_the_columns_say_what_the_layout_vector_says(name: str, vector: Vector) 
 
 
 class Scripted:
-    """A source of chance that gives what a vector says."""
+    """A random source that returns what a vector says."""
 
     def __init__(self, draws: list[int]) -> None:
         self._draws = iter(draws)

@@ -17,7 +17,7 @@ FLAGS = (
 )
 ANSWER_SECONDS_MAX = 60
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
-"""Charts are drawn in the frame after the one in which their place got its size."""
+"""Charts are drawn in the frame after the one in which their element got its size."""
 
 
 class Browser:
@@ -51,7 +51,7 @@ class Browser:
         self.close()
 
     def close(self) -> None:
-        """Ends the browser with all its processes: it leaves by itself when it is asked to, or when its pipe ends."""
+        """End the browser with all its processes: it leaves by itself when it is asked to, or when its pipe ends."""
         try:
             self._session = None
             self.ask("Browser.close")
@@ -73,7 +73,7 @@ class Browser:
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Sends a command and gives its result; events that come meanwhile are noted."""
+        """Send a command and return its result; events that come meanwhile are noted."""
         self._asked += 1
         message: dict[str, object] = {"id": self._asked, "method": method, "params": parameters}
         if self._session:
@@ -112,9 +112,9 @@ class Browser:
         elif method == "Network.requestWillBeSent" and not parameters["request"]["url"].startswith(("file:", "data:")):
             self.complaints.append(f"fetches {parameters['request']['url']}")
 
-    def open(self, path: Path, place: str = "") -> None:
-        """Loads a page and waits until it is drawn; from nowhere, so that another place of the same file loads too."""
-        for url in ("about:blank", f"{path.resolve().as_uri()}{place}"):
+    def open(self, path: Path, anchor: str = "") -> None:
+        """Load a page and wait until it is drawn; an empty page first, so that another anchor loads too."""
+        for url in ("about:blank", f"{path.resolve().as_uri()}{anchor}"):
             self._loaded = False
             self.ask("Page.navigate", url=url)
             while not self._loaded:
@@ -122,7 +122,7 @@ class Browser:
         self.painted()
 
     def painted(self) -> None:
-        """Waits until what was changed is on the screen."""
+        """Wait until what was changed is on the screen."""
         self.run(PAINTED)
 
     def run(self, script: str) -> Any:
@@ -133,12 +133,12 @@ class Browser:
         return answer["result"].get("value")
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Type into what has the focus."""
         self.ask("Input.insertText", text=text)
         self.painted()
 
     def press(self, key: str) -> None:
-        """Presses one key."""
+        """Press one key."""
         codes = {"Enter": 13, "ArrowRight": 39, "Tab": 9}
         extra = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
@@ -147,11 +147,11 @@ class Browser:
         self.painted()
 
     def prefer(self, scheme: str) -> None:
-        """Chooses between light and dark, as a system would."""
+        """Choose between light and dark, as a system would."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
         self.painted()
 
     def resize(self, width: int, height: int) -> None:
-        """Changes the size of the window."""
+        """Change the size of the window."""
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.painted()

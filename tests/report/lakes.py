@@ -40,7 +40,7 @@ class Tables:
     rows: dict[str, list[Row]] = field(default_factory=lambda: {table.name: [] for table in CAPTURE_TABLES})
 
     def write(self, lake: Path, leave_out: Sequence[str] = ()) -> Path:
-        """Writes all tables but those left out."""
+        """Write all tables but those left out."""
         for table in CAPTURE_TABLES:
             if table.name not in leave_out:
                 put(lake, table, self.rows[table.name])
@@ -62,15 +62,15 @@ def transmission(
     file: str = "link.pcapng",
     broken: Sequence[str] = (),
 ) -> str:
-    """Adds one conversation as its sender would have captured it, and gives its key."""
+    """Add one conversation as its sender would have captured it, and return its key."""
     chance = Random(number)
     session = f"{protocol}-{number:06d}"
     began_us = START_US + number * 137_000
     sent: list[Row] = []
     transfers: list[Row] = []
     packet = _packet(session, protocol, point, file)
-    for place, kind in enumerate(HANDSHAKES.get(protocol, ())):
-        sent.append(packet(began_us + place * rtt_us, place == 0, kind, None, 0, 0))
+    for step, kind in enumerate(HANDSHAKES.get(protocol, ())):
+        sent.append(packet(began_us + step * rtt_us, step == 0, kind, None, 0, 0))
     for message in range(1, messages + 1):
         at_us = began_us + 2 * rtt_us + message * SECOND_US // rate_per_s
         attempts, first_us = 1, at_us
@@ -85,8 +85,8 @@ def transmission(
         sent.append(answer | {"acknowledged_sent_ns": at_us * 1_000} if attempts == 1 else answer)
         transfers.append(_transfer(session, protocol, point, message, size, first_us, at_us, attempts, heard_us))
     sent.sort(key=lambda row: int(str(row["at_ns"])))
-    for place, row in enumerate(sent):
-        row |= {"frame": number * 10_000 + place + 1, "offset": place * 100}
+    for step, row in enumerate(sent):
+        row |= {"frame": number * 10_000 + step + 1, "offset": step * 100}
     tables.rows["packets"] += sent
     tables.rows["transfers"] += transfers
     tables.rows["timeline"] += _timeline(session, protocol, point, sent, rtt_us)
@@ -95,10 +95,10 @@ def transmission(
     return session
 
 
-def alone(messages: int, **wishes: Any) -> Tables:
+def alone(messages: int, **options: Any) -> Tables:
     """Return the tables of one conversation."""
     tables = Tables()
-    transmission(tables, 1, messages=messages, **wishes)
+    transmission(tables, 1, messages=messages, **options)
     return tables
 
 

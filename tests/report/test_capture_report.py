@@ -78,23 +78,23 @@ def test_sessions_that_went_well_are_said_to_have(tmp_path: Path) -> None:
     said = "sessions went well: {}, and none lost or repeated much."
     assert said.format("no rule was broken") in capture_report(tables.write(tmp_path / "all"))
     unjudged = tables.write(tmp_path / "less", leave_out=("violations",))
-    assert said.format("rules were not looked at") in capture_report(unjudged)
+    assert said.format("rules were not checked") in capture_report(unjudged)
 
 
 def test_the_worst_session_comes_first(text: str) -> None:
     data = data_of(text)
     assert data["chosen"][0]["session"] == "udpc-000090"
-    place = data["columns"].index("severity_score")
-    points = [row[place] for row in data["sessions"]]
+    column = data["columns"].index("severity_score")
+    points = [row[column] for row in data["sessions"]]
     assert points == sorted(points, reverse=True)
 
 
 def test_every_copy_is_drawn_and_what_it_replaces_is_presumed_lost(text: str) -> None:
     data = data_of(text)
     row, marks = data["chosen"][0], data["details"][0]["streams"]["out"]["k"]
-    copies = marks.count(RETRANSMISSION)
-    assert copies == row["retransmissions_out"]
-    assert marks.count(LOST) == copies
+    retransmissions = marks.count(RETRANSMISSION)
+    assert retransmissions == row["retransmissions_out"]
+    assert marks.count(LOST) == retransmissions
     assert marks.count(FIRST) == marks.count(ANSWER) == row["transfers_out"]
 
 

@@ -11,8 +11,8 @@ from fairway.report.page import Axis, Chart, Line, chart, heat_map, page, sectio
 from tests.report.browser import Browser
 from tests.report.lakes import Tables, alone, mixed, transmission
 
-COLOURS_IN = """(place => {
-  const canvas = document.querySelector(`${place} canvas`);
+COLOURS_IN = """(selector => {
+  const canvas = document.querySelector(`${selector} canvas`);
   const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
   const seen = new Set();
   for (let at = 0; at < pixels.length; at += 4)
@@ -28,9 +28,9 @@ def rgb(colour: str) -> str:
     return ",".join(str(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
 
 
-def colours(browser: Browser, place: str) -> set[str]:
-    """Return the opaque colours on the first canvas in a place."""
-    return set(browser.run(f"{COLOURS_IN}({place!r})"))
+def colours(browser: Browser, selector: str) -> set[str]:
+    """Return the opaque colours on the first canvas that the selector names."""
+    return set(browser.run(f"{COLOURS_IN}({selector!r})"))
 
 
 def colour(browser: Browser, name: str) -> str:
@@ -39,7 +39,7 @@ def colour(browser: Browser, name: str) -> str:
 
 
 def choose(browser: Browser, name: str, value: str) -> None:
-    """Chooses an option as a person would."""
+    """Choose an option as a person would."""
     script = f"one.value = {value!r}; one.dispatchEvent(new Event('change'))"
     browser.run(f"(one => {{ {script} }})(document.getElementById({name!r}))")
 
@@ -147,8 +147,8 @@ def test_dark_follows_the_system_and_the_switch_overrules_it(browser: Browser, r
 @pytest.mark.parametrize("width", [380, 768, 1_024, 1_400, 1_920])
 def test_a_page_scrolls_sideways_in_no_usual_width(browser: Browser, report: Path, width: int) -> None:
     browser.resize(width, 900)
-    for place in ("", "#session-0"):
-        browser.open(report, place)
+    for anchor in ("", "#session-0"):
+        browser.open(report, anchor)
         assert browser.run("document.documentElement.scrollWidth") <= width
         assert browser.run("document.querySelector('canvas').clientWidth") < width
 
@@ -158,8 +158,8 @@ def test_hostile_names_are_shown_and_not_run(browser: Browser, tmp_path: Path) -
     tables = alone(20, loss=0.2, file=evil, point=evil, broken=("UDPC-3.4",), end=evil)
     path = tmp_path / "evil.html"
     path.write_text(capture_report(tables.write(tmp_path / "lake")), encoding="utf-8")
-    for place in ("", "#session-0"):
-        browser.open(path, place)
+    for anchor in ("", "#session-0"):
+        browser.open(path, anchor)
         assert evil in browser.run("document.body.textContent")
         assert browser.run("document.title") == "What the captures tell · Fairway"
         assert browser.run("document.images.length") == 0

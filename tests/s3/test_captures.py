@@ -20,14 +20,14 @@ from tests.lake.captures.reading import records_of
 
 def test_names_folders_and_globs_are_listed(lake: Lake) -> None:
     for name in ("a.pcap", "b.pcap", "letter.txt"):
-        with (lake.place / "in").create(name) as file:
+        with (lake.location / "in").create(name) as file:
             file.write(pcap([b"x"]))
-    there = [f"{lake.place}/in/{name}" for name in ("a.pcap", "b.pcap")]
-    assert listed([f"{lake.place}/in"]) == there
-    assert listed([f"{lake.place}/in/*.pcap"]) == there
+    there = [f"{lake.location}/in/{name}" for name in ("a.pcap", "b.pcap")]
+    assert listed([f"{lake.location}/in"]) == there
+    assert listed([f"{lake.location}/in/*.pcap"]) == there
     assert listed([there[0]]) == there[:1]
     with pytest.raises(DamagedCapture, match=r"missing\.pcap cannot be read"):
-        seen(f"{lake.place}/in/missing.pcap")
+        seen(f"{lake.location}/in/missing.pcap")
 
 
 @pytest.mark.parametrize("name", ["a damaged length", "pcapng, two sections"])
@@ -36,9 +36,9 @@ def test_ranges_of_an_object_hold_the_rows_of_the_file(
 ) -> None:
     data = CAPTURES[name]()
     (tmp_path / "one.pcap").write_bytes(data)
-    with lake.place.create("one.pcap") as file:
+    with lake.location.create("one.pcap") as file:
         file.write(data)
-    local, remote = seen(str(tmp_path / "one.pcap")), seen(f"{lake.place}/one.pcap")
+    local, remote = seen(str(tmp_path / "one.pcap")), seen(f"{lake.location}/one.pcap")
     assert (remote.size_bytes, identity(remote)) == (local.size_bytes, identity(local))
     monkeypatch.setattr(files, "BEYOND_BYTES", 4_096)
     with opened(local) as (view, _):

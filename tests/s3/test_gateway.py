@@ -34,13 +34,13 @@ async def test_killed_before_or_behind_the_put_of_a_segment_it_makes_the_same_on
 
 
 def test_a_name_belongs_to_one_journal(lake: Lake, tmp_path: Path) -> None:
-    one, other = (Home(lake.place.uri, "edge", tmp_path / folder) for folder in ("one", "other"))
+    one, other = (Home(lake.location.uri, "edge", tmp_path / folder) for folder in ("one", "other"))
     for _ in range(2):
         one.take()
         one.release()
     with pytest.raises(JournalInUse, match=rf"belongs to the journal at \S+:{one.folder}; give this gateway a name"):
         other.take()
-    (lake.place / "gateways").remove("edge/owner")
+    (lake.location / "gateways").remove("edge/owner")
     other.take()
     other.release()
 

@@ -13,7 +13,7 @@ from fairway.cli.exits import explain
 from fairway.store import objects
 from fairway.store.delta import Delta
 from fairway.store.lakes import Lake, StoreUnsafe
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.loopback import closed_port, own_host
 from tests.s3.server import BUCKET, environment
 
@@ -93,7 +93,7 @@ def test_a_store_that_dies_under_a_table_is_told_in_one_sentence(monkeypatch: py
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(OSError, match="HTTP error") as raised:
-        Delta(place_of("s3://bucket/lake/tables/messages")).open()
+        Delta(location_of("s3://bucket/lake/tables/messages")).open()
     assert explain(raised.value)[1] == f"the store at {endpoint} does not answer: check AWS_ENDPOINT_URL"
 
 

@@ -96,6 +96,9 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 
 
 def test_the_command_names_only_what_differs_from_the_defaults() -> None:
-    wishes = RunOptions(protocol="rup", size=5_000, snapshot=False, two_way=True, delay_ms=2.5)
-    assert wishes.command(9) == "fairway sim --protocol rup --delay-ms 2.5 --no-snapshot --size 5000 --two-way --seed 9"
-    assert case(wishes).faults.delay_us == 2_500
+    run_options = RunOptions(protocol="rup", size=5_000, snapshot=False, two_way=True, delay_ms=2.5)
+    assert (
+        run_options.command(9)
+        == "fairway sim --protocol rup --delay-ms 2.5 --no-snapshot --size 5000 --two-way --seed 9"
+    )
+    assert case(run_options).faults.delay_us == 2_500

@@ -43,10 +43,10 @@ SEEDS_MAX = 150
 class Between:
     """Stands between a machine and its driver and changes nothing; mutations override one method."""
 
-    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
+    def __init__(self, protocol: str, options: Options, random: RandomSource) -> None:
         self.protocol = protocol
         self.options = options
-        self.machine = make_machine(protocol, self.changed_options(options), chance)
+        self.machine = make_machine(protocol, self.changed_options(options), random)
 
     def changed_options(self, options: Options) -> Options:
         return options
@@ -69,8 +69,8 @@ class AcknowledgesBeforeCommit(Between):
 class NeverRepeats(Between):
     """Sends no datagram a second time."""
 
-    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
-        super().__init__(protocol, options, chance)
+    def __init__(self, protocol: str, options: Options, random: RandomSource) -> None:
+        super().__init__(protocol, options, random)
         self._sent: dict[tuple[Address, bytes], bool] = {}
 
     def transmits(self) -> list[Transmit]:
@@ -90,9 +90,9 @@ class DeliversOutOfOrder(Between):
         flat: list[Event] = []
         for event in super().events():
             flat.extend(event) if isinstance(event, MessagesReceived) else flat.append(event)
-        for place in range(len(flat) - 1):
-            if isinstance(flat[place], MessageReceived) and isinstance(flat[place + 1], MessageReceived):
-                flat[place], flat[place + 1] = flat[place + 1], flat[place]
+        for index in range(len(flat) - 1):
+            if isinstance(flat[index], MessageReceived) and isinstance(flat[index + 1], MessageReceived):
+                flat[index], flat[index + 1] = flat[index + 1], flat[index]
         return flat
 
 
@@ -146,7 +146,7 @@ class CutsBodies(Between):
 
 
 class SwallowsMessages(Between):
-    """Acknowledges and does not hand over."""
+    """Acknowledges and does not deliver."""
 
     def events(self) -> list[Event]:
         return [
@@ -178,8 +178,8 @@ class WakesAtOnce(Between):
 class RemembersEverybody(Between):
     """Keeps something of every address, for ever."""
 
-    def __init__(self, protocol: str, options: Options, chance: RandomSource) -> None:
-        super().__init__(protocol, options, chance)
+    def __init__(self, protocol: str, options: Options, random: RandomSource) -> None:
+        super().__init__(protocol, options, random)
         self.guests: list[Address] = []
 
     def receive(self, data: Buffer, address: Address, now_us: int, segment_bytes: int | None = None) -> None:
@@ -283,7 +283,7 @@ def _name(mutation: Piece | type[Between]) -> str:
 
 
 def _broken(configuration: Configuration, seed: int, mutation: Piece | type[Between]) -> set[str]:
-    """Runs a configuration with the mutation and gives the names of the rules that were broken."""
+    """Run a configuration with the mutation and return the names of the rules that were broken."""
     with pytest.MonkeyPatch.context() as patch:
         maker: Callable[[RandomSource], object] | None = None
         if isinstance(mutation, type):

@@ -14,13 +14,13 @@ PART_BYTES = 1_158
 
 
 def load_us(protocol: str, loss: float, layout: str | None = None) -> int:
-    """Runs a windowed transfer over 50 ms round trips and tells how long it took."""
+    """Run a windowed transfer over 50 ms round trips and return how long it took."""
     messages, size = (5, 1_500 * PART_BYTES) if protocol == "rup" else (7_500, 64)
-    wishes = RunOptions(
+    run_options = RunOptions(
         protocol=protocol, messages=messages, size=size, loss=loss, delay_ms=25, controller="eager", window=256,
         layout=layout,
     )  # fmt: skip
-    result = run(case(wishes), 3)
+    result = run(case(run_options), 3)
     assert result.passed, result.violations
     return result.load_us
 

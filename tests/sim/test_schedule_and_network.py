@@ -25,7 +25,7 @@ def pipe(covered_from: int | None = None, seed: int = 1, **faults: int) -> Pipe:
 
 
 def carried(link: Pipe, count: int, data: bytes = bytes(100)) -> list[int]:
-    """Sends a datagram every millisecond and gives the times of all arrivals, in order of sending."""
+    """Send a datagram every millisecond and return the times of all arrivals, in order of sending."""
     return [time_us for number in range(count) for time_us, _ in link.carry(data, number * 1_000)]
 
 

@@ -15,7 +15,7 @@ from fairway.sim.result import Result
 from fairway.sim.run import run
 
 SIGMAS = 3.5
-"""A true law is left by chance once in two thousand samples, and the samples here are fixed."""
+"""A true law is violated by accident once in two thousand samples, and the samples here are fixed."""
 
 
 def one_at_a_time(protocol: str, messages: int, faults: Faults, seed: int, **options: object) -> Result:

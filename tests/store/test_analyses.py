@@ -9,15 +9,15 @@ import pyarrow.parquet as pq
 
 from fairway.store.analyses import APPLICATION, common_run, datasets, tables
 from fairway.store.delta import DataFile
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 
 def committed(lake: Path, name: str, run: int) -> None:
     """Replace a table's rows by one that says the run."""
-    table = tables(place_of(lake))[name]
+    table = tables(location_of(lake))[name]
     if not table.exists():
         table.create(pa.schema([("session", pa.string())]), (), configuration={}, positions={})
-    path = table.place.folder / f"{run}.parquet"
+    path = table.location.folder / f"{run}.parquet"
     pq.write_table(pa.table({"session": [str(run)]}), path)
     snapshot = table.open()
     before = table.position(snapshot, APPLICATION)
@@ -25,11 +25,11 @@ def committed(lake: Path, name: str, run: int) -> None:
 
 
 def read(lake: Path, name: str) -> set[str]:
-    return set(datasets(place_of(lake))[name].to_table()["session"].to_pylist())
+    return set(datasets(location_of(lake))[name].to_table()["session"].to_pylist())
 
 
 def test_a_run_that_did_not_reach_the_last_table_is_not_seen(tmp_path: Path) -> None:
-    names = list(tables(place_of(tmp_path)))
+    names = list(tables(location_of(tmp_path)))
     for run in (1, 3):
         for name in names:
             committed(tmp_path, name, run)
@@ -42,5 +42,5 @@ def test_a_run_that_did_not_reach_the_last_table_is_not_seen(tmp_path: Path) -> 
 
 
 def test_a_lake_without_tables_has_none(tmp_path: Path) -> None:
-    assert common_run(place_of(tmp_path)) == {}
-    assert datasets(place_of(tmp_path)) == {}
+    assert common_run(location_of(tmp_path)) == {}
+    assert datasets(location_of(tmp_path)) == {}

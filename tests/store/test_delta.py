@@ -15,7 +15,7 @@ import pytest
 
 from fairway.store import crashpoints, delta, files, tending
 from fairway.store.delta import DataFile, Delta, NoTable, Overtaken, RowsRewritten, VersionGone
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 SCHEMA = pa.schema([("number", pa.int64()), ("day", pa.date32())])
 APP = "fairway/one"
@@ -25,12 +25,12 @@ DAY = "2026-03-01"
 def put(table: Delta, first: int, count: int = 10) -> DataFile:
     """Write a data file, durably."""
     path = f"day={DAY}/{first}-{count}.parquet"
-    with table.place.create(path) as stream:
+    with table.location.create(path) as stream:
         pq.write_table(pa.table({"number": range(first, first + count)}), stream)
     stats = json.dumps(
         {"numRecords": count, "minValues": {"number": first}, "maxValues": {"number": first + count - 1}}
     )
-    return DataFile(path, os.path.getsize(table.place.folder / path), count, {"day": DAY}, stats)
+    return DataFile(path, os.path.getsize(table.location.folder / path), count, {"day": DAY}, stats)
 
 
 def land(table: Delta, first: int, count: int = 10) -> int:
@@ -45,7 +45,7 @@ def numbers(table: Delta) -> list[int]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Delta:
-    made = Delta(Place(str(tmp_path / "t")))
+    made = Delta(Location(str(tmp_path / "t")))
     made.create(SCHEMA, ["day"], configuration=tending.history(0), positions={})
     return made
 
@@ -57,7 +57,7 @@ def test_a_commit_has_rows_and_positions_together(table: Delta) -> None:
 
 
 def test_a_table_can_begin_with_positions(tmp_path: Path) -> None:
-    table = Delta(Place(str(tmp_path / "t")))
+    table = Delta(Location(str(tmp_path / "t")))
     table.create(SCHEMA, ["day"], configuration={}, positions={APP: 70})
     assert (table.open().version(), table.position(table.open(), APP)) == (0, 70)
     assert table.mend() == []
@@ -80,10 +80,10 @@ def test_data_log_and_folders_are_synced_before_a_commit_returns(table: Delta, m
     whole = files.sync
 
     def watched(path: Path | str) -> None:
-        synced.append(os.path.relpath(path, table.place.folder))
+        synced.append(os.path.relpath(path, table.location.folder))
         whole(path)
 
-    monkeypatch.setattr("fairway.store.places.sync", watched)
+    monkeypatch.setattr("fairway.store.locations.sync", watched)
     land(table, 0)
     assert synced == [f"day={DAY}/0-10.parquet", f"day={DAY}", f"_delta_log/{1:020}.json", "_delta_log"]
     synced.clear()
@@ -129,7 +129,7 @@ def test_a_compaction_that_may_not_have_been_synced_is_undone_by_a_commit_of_its
     snapshot = table.open()
     snapshot.optimize.compact(post_commithook_properties=delta.by_itself())
     (merged,) = (file.path for file, _ in table.files(table.open()))
-    zeroed(table.place.folder / merged)
+    zeroed(table.location.folder / merged)
     assert table.mend() == []
     assert (numbers(table), table.open().version()) == (list(range(30)), 5)
     assert table.mend() == []
@@ -184,7 +184,7 @@ def test_a_checkpoint_has_its_name_when_it_is_whole_and_synced_and_keeps_it(
     for _ in range(2):
         tending.checkpoint(table)
         assert numbers(table) == list(range(20))
-    assert not (table.place.folder / tending.ASIDE).exists()
+    assert not (table.location.folder / tending.ASIDE).exists()
 
 
 def test_a_checkpoint_is_of_its_version_though_another_writer_has_gone_on(table: Delta) -> None:
@@ -196,7 +196,7 @@ def test_a_checkpoint_is_of_its_version_though_another_writer_has_gone_on(table:
 
 
 def test_a_compaction_that_was_synced_is_kept(tmp_path: Path) -> None:
-    table = Delta(Place(str(tmp_path / "t")))
+    table = Delta(Location(str(tmp_path / "t")))
     table.create(SCHEMA, ["day"], configuration=tending.history(3_600), positions={})
     for first in (0, 10):
         land(table, first)
@@ -213,7 +213,7 @@ def test_what_a_killed_writer_left_in_the_log_folder_goes_away(table: Delta) -> 
 
 
 def test_a_table_whose_first_entry_is_torn_is_no_table_and_can_be_made_again(tmp_path: Path) -> None:
-    table = Delta(Place(str(tmp_path / "t")))
+    table = Delta(Location(str(tmp_path / "t")))
     table.create(SCHEMA, ["day"], configuration={}, positions={})
     truncated(table.log.folder / f"{0:020}.json")
     table.mend()
@@ -249,8 +249,10 @@ def test_there_is_no_list_of_new_rows_across_a_commit_that_rewrites_or_beyond_th
 def test_a_table_that_cannot_be_compacted_is_told_in_a_sentence(table: Delta) -> None:
     land(table, 0)
     land(table, 10)
-    (table.place.folder / f"day={DAY}/0-10.parquet").unlink()
-    with pytest.raises(tending.NotCompacted, match=rf"^{table.place} cannot be compacted: .*/0-10.parquet not found"):
+    (table.location.folder / f"day={DAY}/0-10.parquet").unlink()
+    with pytest.raises(
+        tending.NotCompacted, match=rf"^{table.location} cannot be compacted: .*/0-10.parquet not found"
+    ):
         tending.compact(table)
 
 
@@ -264,13 +266,13 @@ def test_the_log_and_the_files_stay_few_however_many_commits_there_are(
         done = tending.tend(table, land(table, 10 * number))
         merged += [done] if done is not None else []
         assert len(os.listdir(table.log.folder)) < 40
-        assert sum(1 for _ in table.place.folder.rglob("day=*/*.parquet")) < 40
+        assert sum(1 for _ in table.location.folder.rglob("day=*/*.parquet")) < 40
     assert len(merged) >= 4
     assert (numbers(table), table.position(table.open(), APP)) == (list(range(1_000)), 1_000)
 
 
 def test_replaced_files_and_the_log_are_kept_as_long_as_the_history_says(tmp_path: Path) -> None:
-    table = Delta(Place(str(tmp_path / "t")))
+    table = Delta(Location(str(tmp_path / "t")))
     table.create(SCHEMA, ["day"], configuration=tending.history(7_200), positions={})
     land(table, 0)
     before = land(table, 10)
@@ -279,7 +281,7 @@ def test_replaced_files_and_the_log_are_kept_as_long_as_the_history_says(tmp_pat
     assert len(table.open(before).file_uris()) == 2
     assert numbers(table) == list(range(20))
     assert len(table.added(0, table.open().version())) == 2
-    assert all((table.place.folder / file.path).exists() for file in table.added(0, before))
+    assert all((table.location.folder / file.path).exists() for file in table.added(0, before))
 
 
 @pytest.mark.long
@@ -294,5 +296,5 @@ def test_the_ten_thousandth_commit_costs_about_what_the_first_did(table: Delta) 
         tending.tend(table, version)
         if number % 50 == 0:
             assert len(os.listdir(table.log.folder)) < 400
-            assert len(list(table.place.folder.rglob("*.parquet"))) < 400
+            assert len(list(table.location.folder.rglob("*.parquet"))) < 400
     assert median(took_s[-250:]) < 1.5 * median(took_s[:250])

@@ -35,7 +35,7 @@ class Disk:
         return self.folder / "ballast"
 
     def fill(self, seconds: float) -> None:
-        """Fills the disk for a while."""
+        """Fill the disk for a while."""
         self.fills += 1
         self._freed_s = float("inf")
         try:
@@ -63,7 +63,7 @@ def _fill(descriptor: int) -> None:
 
 @contextmanager
 def small_disk(folder: Path, keep: Path) -> Iterator[Disk]:
-    """Mounts a small file system on the folder if that is permitted; what lies on it is copied to `keep` at the end if
+    """Mount a small file system on the folder if that is permitted; what lies on it is copied to `keep` at the end if
     that folder is there."""
     folder.mkdir(parents=True)
     mounted = _mount(folder)

@@ -1,6 +1,6 @@
-"""The two lanes: each starts its service, lets a blow fall on it, and starts it again, until its blows are spent.
+"""The two lanes: each starts its service, injects a fault, and starts it again, until its faults are used up.
 
-An end by SIGKILL is what a lane waits for, whoever sent it. Any other end is a fault, unless the disk was full
+An end by SIGKILL is what a lane waits for, whoever sent it. Any other end is a failure, unless the disk was full
 meanwhile.
 """
 
@@ -15,11 +15,11 @@ from time import monotonic, sleep
 from fairway.demo.services import GatewayService, Service, ServiceFailed
 from fairway.store.crashpoints import VARIABLE
 from tests.torture.disk import Disk
-from tests.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Blow
+from tests.torture.plan import BOTH, COMPACTION, FILL, PAUSE, STREAM, Fault
 
 LOOK_S = 0.01
-PLACE_S = 60.0
-"""How long a named place is waited for; one that is not passed so often becomes a free instant."""
+POINT_S = 60.0
+"""How long a crash point is waited for; one that is not passed so often becomes a free instant."""
 FIRST_BATCH_S = 600.0
 """Long, for a machine with other work: a stream that is killed before it has landed anything proves little."""
 COMPACT_S = 120.0
@@ -39,124 +39,124 @@ class Tally:
         self._tell = tell
         self.kills: Counter[str] = Counter()
         self.pauses = 0
-        self.faults: list[str] = []
+        self.failures: list[str] = []
         self.slowest_start_s = 0.0
         self.over = threading.Event()
         """Set when nothing more may be begun."""
 
     def killed(self, who: str, how: str) -> None:
-        """Notes an end by SIGKILL."""
+        """Count an end by SIGKILL."""
         with self._lock:
             self.kills[who] += 1
             self._tell(f"{sum(self.kills.values()):4} killed {who} {how}")
 
-    def fault(self, what: str) -> None:
-        """Notes what must not be; the run ends."""
+    def failure(self, what: str) -> None:
+        """Record a broken promise and end the run."""
         with self._lock:
-            self.faults.append(what)
-            self._tell(f"FAULT {what}")
+            self.failures.append(what)
+            self._tell(f"FAILED {what}")
         self.over.set()
 
 
 class Lane(threading.Thread):
-    """Lets blow after blow fall."""
+    """Injects one fault after another."""
 
-    def __init__(self, blows: Sequence[Blow], tally: Tally, disk: Disk) -> None:
+    def __init__(self, faults: Sequence[Fault], tally: Tally, disk: Disk) -> None:
         super().__init__(daemon=True)
-        self._blows = blows
+        self._faults = faults
         self._tally = tally
         self._disk = disk
         self.spent = threading.Event()
-        """Set when all blows of this lane have fallen."""
+        """Set when all faults of this lane were injected."""
         self.other: Lane | None = None
-        """As long as it has blows, this one's service runs."""
+        """As long as it has faults left, this one's service runs."""
 
     def run(self) -> None:
         try:
-            for blow in self._blows:
+            for fault in self._faults:
                 if self._tally.over.is_set():
                     return
-                self.strike(blow)
+                self.inject(fault)
             self.spent.set()
-            while self._others_strike():
+            while self._others_inject():
                 self.keep()
         except Exception as error:
-            self._tally.fault(f"{type(error).__name__}: {error}")
+            self._tally.failure(f"{type(error).__name__}: {error}")
         finally:
             self.spent.set()
 
-    def _others_strike(self) -> bool:
+    def _others_inject(self) -> bool:
         return self.other is not None and not self.other.spent.is_set() and not self._tally.over.is_set()
 
     def keep(self) -> None:
-        """Sees that the service runs while the other lane strikes, and notes if it is struck too."""
+        """Check that the service runs while the other lane kills, and note whether it is killed too."""
         raise NotImplementedError
 
-    def strike(self, blow: Blow) -> None:
+    def inject(self, fault: Fault) -> None:
         raise NotImplementedError
 
     def _wait(self, service: Service, seconds: float) -> None:
-        """Waits so long, or until the service has ended."""
+        """Wait so long, or until the service has ended."""
         until_s = monotonic() + seconds
         while service.running and monotonic() < until_s and not self._tally.over.is_set():
             sleep(LOOK_S)
 
-    def _settle(self, service: Service, blow: Blow, began_s: float) -> bool:
-        """Judges how a service ended; True if it was killed."""
+    def _settle(self, service: Service, fault: Fault, began_s: float) -> bool:
+        """Check how a service ended; return whether it was killed."""
         if service.code == -signal.SIGKILL:
-            self._tally.killed(blow.target, str(blow))
+            self._tally.killed(fault.target, str(fault))
             return True
         if not self._disk.was_full_since(began_s):
-            self._tally.fault(f"{blow}: it left with {service.code}: {service.lines[-3:]}")
+            self._tally.failure(f"{fault}: it left with {service.code}: {service.lines[-3:]}")
         return False
 
 
 class GatewayLane(Lane):
-    """Serves, and is struck."""
+    """Serves, and is killed."""
 
-    def __init__(self, gateway: GatewayService, blows: Sequence[Blow], tally: Tally, disk: Disk) -> None:
-        super().__init__(blows, tally, disk)
+    def __init__(self, gateway: GatewayService, faults: Sequence[Fault], tally: Tally, disk: Disk) -> None:
+        super().__init__(faults, tally, disk)
         self._gateway = gateway
 
     def keep(self) -> None:
-        served = Blow(target=BOTH)
+        served = Fault(target=BOTH)
         if not self._gateway.running and not self.serve(served):
             return
         began_s = monotonic()
-        while self._gateway.running and self._others_strike():
+        while self._gateway.running and self._others_inject():
             sleep(LOOK_S)
         if not self._gateway.running:
             self._settle(self._gateway, served, began_s)
 
-    def strike(self, blow: Blow) -> None:
+    def inject(self, fault: Fault) -> None:
         gateway = self._gateway
-        if not gateway.running or blow.place:
+        if not gateway.running or fault.point:
             gateway.kill()
-            if not self.serve(blow):
+            if not self.serve(fault):
                 return
         began_s = monotonic()
-        if blow.place:
-            self._wait(gateway, PLACE_S)
+        if fault.point:
+            self._wait(gateway, POINT_S)
         else:
-            self._wait(gateway, blow.after_s)
-        if gateway.running and blow.how == PAUSE:
+            self._wait(gateway, fault.after_s)
+        if gateway.running and fault.how == PAUSE:
             self._tally.pauses += 1
-            gateway.pause(blow.for_s)
-        elif gateway.running and blow.how == FILL:
-            self._disk.fill(blow.for_s)
+            gateway.pause(fault.for_s)
+        elif gateway.running and fault.how == FILL:
+            self._disk.fill(fault.for_s)
         else:
             gateway.kill()
-            self._settle(gateway, blow, began_s)
+            self._settle(gateway, fault, began_s)
 
-    def serve(self, blow: Blow) -> bool:
-        """Starts the gateway; False if the blow fell on it before it listened."""
+    def serve(self, fault: Fault) -> bool:
+        """Start the gateway; return whether it listened before it was killed."""
         for _ in range(STARTS_MAX):
             began_s = monotonic()
             try:
-                took_s = self._gateway.serve(**{VARIABLE: blow.place})
+                took_s = self._gateway.serve(**{VARIABLE: fault.point})
             except ServiceFailed:
                 self._gateway.kill()
-                if self._settle(self._gateway, blow, began_s) or self._tally.over.is_set():
+                if self._settle(self._gateway, fault, began_s) or self._tally.over.is_set():
                     return False
                 sleep(1.0)
             else:
@@ -166,51 +166,51 @@ class GatewayLane(Lane):
 
 
 class StreamLane(Lane):
-    """Lands, and is struck; between two streams a compaction may be."""
+    """Lands, and is killed; between two streams a compaction may be."""
 
     def __init__(
-        self, stream: Service, gateway: GatewayService, lake: str, blows: Sequence[Blow], tally: Tally, disk: Disk
+        self, stream: Service, gateway: GatewayService, lake: str, faults: Sequence[Fault], tally: Tally, disk: Disk
     ) -> None:
-        super().__init__(blows, tally, disk)
+        super().__init__(faults, tally, disk)
         self._stream = stream
         self._gateway = gateway
         self._lake = lake
 
-    def strike(self, blow: Blow) -> None:
-        if blow.target == COMPACTION:
-            self._compact(blow)
+    def inject(self, fault: Fault) -> None:
+        if fault.target == COMPACTION:
+            self._compact(fault)
             return
         stream = self._stream
         while not self._tally.over.is_set():
             began_s = monotonic()
-            if not stream.running or blow.place:
+            if not stream.running or fault.point:
                 stream.kill()
-                stream.start(**{VARIABLE: blow.place})
-            if self._struck(blow) or self._settle(stream, blow, began_s):
+                stream.start(**{VARIABLE: fault.point})
+            if self._injected(fault) or self._settle(stream, fault, began_s):
                 return
 
     def keep(self) -> None:
         began_s = monotonic()
         if not self._stream.running:
             self._stream.start()
-        while self._stream.running and self._others_strike():
+        while self._stream.running and self._others_inject():
             sleep(LOOK_S)
         if not self._stream.running:
-            self._settle(self._stream, Blow(target=STREAM), began_s)
+            self._settle(self._stream, Fault(target=STREAM), began_s)
 
-    def _struck(self, blow: Blow) -> bool:
-        """Waits for the place or the instant and strikes; True if the stream goes on."""
+    def _injected(self, fault: Fault) -> bool:
+        """Wait for the point or the instant and inject the fault; return whether the stream goes on."""
         stream = self._stream
-        if blow.place:
+        if fault.point:
             self._wait(stream, FIRST_BATCH_S)
         else:
             self._first_batch()
-            self._wait(stream, blow.after_s)
-        if stream.running and blow.how == PAUSE:
+            self._wait(stream, fault.after_s)
+        if stream.running and fault.how == PAUSE:
             self._tally.pauses += 1
-            stream.pause(blow.for_s)
+            stream.pause(fault.for_s)
             return True
-        if stream.running and blow.target == BOTH:
+        if stream.running and fault.target == BOTH:
             self._gateway.kill()
         stream.kill()
         return False
@@ -222,15 +222,15 @@ class StreamLane(Lane):
                 return
             sleep(LOOK_S)
 
-    def _compact(self, blow: Blow) -> None:
-        """Has a compaction die at a place; one that finds too little to do ends by itself."""
+    def _compact(self, fault: Fault) -> None:
+        """Have a compaction die at a crash point; one that finds too little to do ends by itself."""
         self._stream.kill()
         began_s = monotonic()
         with Service(["compact", "--lake", self._lake]) as compaction:
-            compaction.start(**{VARIABLE: blow.place})
+            compaction.start(**{VARIABLE: fault.point})
             self._wait(compaction, COMPACT_S)
             compaction.kill()
             # In an object store one that was killed before keeps others from compacting, for an hour.
             refused = compaction.code == 1 and any(CLAIMED in line for line in compaction.lines)
             if compaction.code != 0 and not refused:
-                self._settle(compaction, blow, began_s)
+                self._settle(compaction, fault, began_s)

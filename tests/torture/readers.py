@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from fairway.core.errors import FairwayError
 from fairway.demo.services import process
 from fairway.store.delta import Delta
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 COUNTS = "count(*)", "count(DISTINCT gateway, gateway_offset)", "coalesce(max(gateway_offset) + 1, 0)"
 SPARK_SETTINGS = {
@@ -87,7 +87,7 @@ def by_delta(table: str) -> Seen:
     """Count with delta-rs and Arrow."""
     import pyarrow.compute as pc
 
-    keys = Delta(place_of(table)).open().to_pyarrow_table(columns=["gateway", "gateway_offset"])
+    keys = Delta(location_of(table)).open().to_pyarrow_table(columns=["gateway", "gateway_offset"])
     different = keys.group_by(keys.column_names).aggregate([]).num_rows
     return Seen(keys.num_rows, different, 1 + (pc.max(keys["gateway_offset"]).as_py() if keys.num_rows else -1))
 

@@ -19,7 +19,7 @@ from fairway.demo.services import GatewayService, Service, stream_service
 from fairway.protocols import NAMES
 from tests.torture.disk import Disk, small_disk
 from tests.torture.lanes import GatewayLane, StreamLane, Tally, Tell
-from tests.torture.plan import GATEWAY, Blow, Plan, draw
+from tests.torture.plan import GATEWAY, Fault, Plan, draw
 from tests.torture.readers import SPARK_SETTINGS, readers
 from tests.torture.senders import Senders, crews, sending
 from tests.torture.watching import Watch
@@ -51,12 +51,12 @@ class Verdict:
     slowest_start_s: float
     minutes: float
     judgement: Judgement | None
-    faults: list[str]
+    failures: list[str]
 
     @property
     def kept(self) -> bool:
         """Whether the promise was kept."""
-        return not self.faults and self.judgement is not None and self.judgement.kept
+        return not self.failures and self.judgement is not None and self.judgement.kept
 
     def lines(self) -> list[str]:
         """Return the verdict as it is printed."""
@@ -68,7 +68,7 @@ class Verdict:
             "looks meanwhile: " + ", ".join(f"{count:,} {who}" for who, count in sorted(self.looks.items())),
             f"{self.longest_wait_s:.1f} s was the longest wait for the acknowledgement of a small message",
             f"{self.slowest_start_s:.1f} s was the slowest start of a gateway",
-            *(f"FAULT {fault}" for fault in self.faults),
+            *(f"FAILED {failure}" for failure in self.failures),
             "THE PROMISE WAS KEPT" if self.kept else "THE PROMISE WAS BROKEN",
         ]
 
@@ -89,7 +89,7 @@ class Torture:
     dtls: bool = False
 
     def run(self) -> Verdict:
-        """Runs the plan of the seed and judges."""
+        """Run the plan of the seed and judge."""
         plan = draw(self.kills, self.seed, self.stream_kills)
         for line in plan.lines():
             self.tell(line)
@@ -131,7 +131,7 @@ class Course:
         self._journals = disk.folder / "journals" if torture.lake else None
         self._tally = Tally(torture.tell)
         self._watch = Watch(
-            self._lake, NAME, self._tally.fault, journals=self._journals, was_full_since=disk.was_full_since
+            self._lake, NAME, self._tally.failure, journals=self._journals, was_full_since=disk.was_full_since
         )
         self._began_s = monotonic()
         environment = {**disk.environment, **torture.environment}
@@ -154,7 +154,7 @@ class Course:
         return stream_service(self._lake, [*options, *torture.spark_options], torture.environment)
 
     def run(self, plan: Plan) -> Verdict:
-        """Runs everything; gives what came of it."""
+        """Run everything; return what came of it."""
         ledger, judgement = Ledger(), None
         torture = self._torture
         with ExitStack() as running:
@@ -167,23 +167,23 @@ class Course:
             all_readers = running.enter_context(readers(torture.environment))
             running.enter_context(self._watch.watching(all_readers))
             running.callback(self._tally.over.set)
-            self._strike(plan, senders)
+            self._inject(plan, senders)
             try:
                 ledger = self._drained(senders)
                 self._last_pass()
                 judgement = judge(ledger, f"{self._lake}/{TABLES}/{MESSAGES.name}")
             except FairwayError as error:
-                self._tally.fault(str(error))
+                self._tally.failure(str(error))
         return self._verdict(ledger, judgement)
 
-    def _strike(self, plan: Plan, senders: Senders) -> None:
-        """Lets both lanes run; blows that found nothing to kill are made up for."""
+    def _inject(self, plan: Plan, senders: Senders) -> None:
+        """Run both lanes, then further kills for those that found nothing to kill."""
         torture, tally = self._torture, self._tally
         self._lanes(plan, senders)
         instants = Random(torture.seed)
         while (missed := torture.kills - sum(tally.kills.values())) > 0 and not tally.over.is_set():
-            blows = tuple(Blow(target=GATEWAY, after_s=instants.uniform(0.0, 1.5)) for _ in range(missed))
-            self._lanes(Plan(blows, ()), senders)
+            faults = tuple(Fault(target=GATEWAY, after_s=instants.uniform(0.0, 1.5)) for _ in range(missed))
+            self._lanes(Plan(faults, ()), senders)
 
     def _lanes(self, plan: Plan, senders: Senders) -> None:
         tally, disk = self._tally, self._disk
@@ -198,29 +198,29 @@ class Course:
             if self._torture.minutes and monotonic() - self._began_s > 60 * self._torture.minutes:
                 tally.over.set()
             if not senders.running and not tally.over.is_set():
-                tally.fault("the senders have ended")
+                tally.failure("the senders have ended")
 
     def _drained(self, senders: Senders) -> Ledger:
-        """Serves until every sender has its outcomes, then has the gateway end in its own time."""
+        """Serve until every sender has its outcomes, then ask the gateway to end."""
         if not self._gateway.running:
             self._gateway.serve()
         ledger = senders.finish()
         code = self._gateway.stop()
         if code != 0:
-            self._tally.fault(f"the last gateway left with {code}: {self._gateway.lines[-3:]}")
+            self._tally.failure(f"the last gateway left with {code}: {self._gateway.lines[-3:]}")
         return ledger
 
     def _last_pass(self) -> None:
-        """Lands what is left, and has the lake counted by its own command."""
+        """Land what is left, and have the lake counted by its own command."""
         self._stream.kill()
         with self._streaming("--available-now", "--keep", "1s", "--master", "local[1]") as last:
             last.start()
             if last.ended(LAST_PASS_S) != 0:
-                self._tally.fault(f"the last pass of the stream left with {last.code}: {last.lines[-3:]}")
+                self._tally.failure(f"the last pass of the stream left with {last.code}: {last.lines[-3:]}")
         with Service(["reconcile", "--lake", self._lake, *self._journal_option]) as counting:
             counting.start()
             if counting.ended(RECONCILE_S) != 0:
-                self._tally.fault(f"fairway reconcile left with {counting.code}: {counting.lines[-3:]}")
+                self._tally.failure(f"fairway reconcile left with {counting.code}: {counting.lines[-3:]}")
 
     def _verdict(self, ledger: Ledger, judgement: Judgement | None) -> Verdict:
         tally, disk = self._tally, self._disk
@@ -229,5 +229,5 @@ class Course:
             disk="a small file system" if disk.mounted else "the gateway's quota", messages=len(ledger.outcomes),
             unknown=ledger.counts()[UNKNOWN], looks=dict(self._watch.looks),
             longest_wait_s=ledger.longest_s(), slowest_start_s=tally.slowest_start_s,
-            minutes=(monotonic() - self._began_s) / 60, judgement=judgement, faults=tally.faults,
+            minutes=(monotonic() - self._began_s) / 60, judgement=judgement, failures=tally.failures,
         )  # fmt: skip

@@ -76,7 +76,7 @@ class Senders:
         return self._child.poll() is None
 
     def finish(self) -> Ledger:
-        """Has them send nothing more and wait for every outcome; gives the ledger."""
+        """Have them send nothing more and wait for every outcome; return the ledger."""
         try:
             _, said = self._child.communicate(timeout=OUTCOMES_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -89,7 +89,7 @@ class Senders:
 
 @contextmanager
 def sending(orders: list[Orders], ledger: Path) -> Iterator[Senders]:
-    """Runs fleets as a process until the block ends."""
+    """Run fleets as a process until the block ends."""
     job = json.dumps({"orders": [asdict(one) for one in orders], "ledger": str(ledger)})
     with process([sys.executable, "-m", "tests.torture.senders", job]) as child:
         yield Senders(child, ledger)
@@ -110,7 +110,7 @@ async def _send(fleets: list[Fleet]) -> None:
 
 
 def main(argument: str) -> None:
-    """Sends until standard input ends, and writes the ledger."""
+    """Send until standard input ends, and write the ledger."""
     job = json.loads(argument)
     fleets = [Fleet(Orders(**orders)) for orders in job["orders"]]
     together = Ledger()

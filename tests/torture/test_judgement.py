@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from fairway.demo.fleet import ACKNOWLEDGED, REFUSED, UNKNOWN, Ledger, judge, key_of
 from fairway.store.delta import DataFile, Delta
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.torture.readers import Seen, by_delta, readers
 from tests.torture.watching import Watch
 
@@ -90,35 +90,35 @@ def test_every_reader_counts_rows_twice_and_rows_that_are_not_there(tmp_path: Pa
 
 def landed(folder: Path) -> Delta:
     """Land two batches of two rows, with their positions."""
-    table = Delta(place_of(folder / "tables" / "messages"))
+    table = Delta(location_of(folder / "tables" / "messages"))
     schema = pa.schema([("gateway", pa.string()), ("gateway_offset", pa.int64())])
     table.create(schema, (), configuration={}, positions={})
     for end in (2, 4):
         path = f"{end}.parquet"
-        with table.place.create(path) as file:
+        with table.location.create(path) as file:
             pq.write_table(pa.table([["g", "g"], [end - 2, end - 1]], schema), file)
-        data = DataFile(path, table.place.file(path).size_bytes, 2, {})
+        data = DataFile(path, table.location.file(path).size_bytes, 2, {})
         table.commit(table.open(), [data], advances={"fairway/g": (end - 2, end)})
     return table
 
 
 def test_a_watch_reports_a_reader_that_sees_half_a_batch_or_fewer_rows_than_before(tmp_path: Path) -> None:
     table = landed(tmp_path)
-    faults: list[str] = []
-    watch = Watch(str(tmp_path), "g", faults.append)
+    failures: list[str] = []
+    watch = Watch(str(tmp_path), "g", failures.append)
     watch.look("delta-rs", by_delta)
     watch.look("old", lambda _: Seen(2, 2, 2))
-    assert (faults, watch.looks) == ([], {"delta-rs": 1, "old": 1})
+    assert (failures, watch.looks) == ([], {"delta-rs": 1, "old": 1})
     watch.look("half", lambda _: Seen(3, 3, 3))
     watch.look("twice", lambda _: Seen(4, 3, 3))
     watch.look("delta-rs", lambda _: Seen(2, 2, 2))
-    half = table.place.folder / "2.parquet"
+    half = table.location.folder / "2.parquet"
     half.write_bytes(half.read_bytes()[:-20])
     watch.look("delta-rs", by_delta)
-    assert [fault.split(":")[0] for fault in faults[:3]] == [
+    assert [failure.split(":")[0] for failure in failures[:3]] == [
         "half saw no whole batches, or rows twice",
         "twice saw no whole batches, or rows twice",
         "delta-rs saw 4 messages, and then 2",
     ]
-    assert faults[3].startswith("delta-rs got ")
-    assert len(faults) == 4
+    assert failures[3].startswith("delta-rs got ")
+    assert len(failures) == 4

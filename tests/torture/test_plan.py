@@ -11,10 +11,10 @@ def test_the_same_seed_gives_the_same_plan_and_another_gives_another() -> None:
     assert draw(40, 7) != draw(40, 8)
 
 
-def test_a_long_plan_passes_every_named_place_and_strikes_everybody() -> None:
+def test_a_long_plan_passes_every_crash_point_and_kills_every_target() -> None:
     plan = draw(500, 1)
-    blows = (*plan.gateway, *plan.stream)
-    assert {blow.place.partition(":")[0] for blow in plan.gateway} == {"", *GATEWAY_POINTS}
-    assert {blow.place.partition(":")[0] for blow in plan.stream} == {"", *STREAM_POINTS}
-    assert {blow.target for blow in blows} == {GATEWAY, STREAM, BOTH, COMPACTION, "disk"}
-    assert {PAUSE, FILL} < {blow.how for blow in blows}
+    faults = (*plan.gateway, *plan.stream)
+    assert {fault.point.partition(":")[0] for fault in plan.gateway} == {"", *GATEWAY_POINTS}
+    assert {fault.point.partition(":")[0] for fault in plan.stream} == {"", *STREAM_POINTS}
+    assert {fault.target for fault in faults} == {GATEWAY, STREAM, BOTH, COMPACTION, "disk"}
+    assert {PAUSE, FILL} < {fault.how for fault in faults}

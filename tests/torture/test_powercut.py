@@ -32,8 +32,8 @@ def test_wherever_the_power_goes_a_gateway_finds_what_it_had_promised(
 ) -> None:
     assert len(recording.ledger.acknowledged_s) > 4 * MESSAGES
     moments = draw(recording.events, cuts, seed=3)
-    faults = {str(one): cut(recording, one, tmp_path / str(number)) for number, one in enumerate(moments)}
-    assert not any(faults.values()), faults
+    failures = {str(one): cut(recording, one, tmp_path / str(number)) for number, one in enumerate(moments)}
+    assert not any(failures.values()), failures
 
 
 @pytest.mark.parametrize("unsynced", ["journal.sqlite-wal", "gateway"])
@@ -59,8 +59,8 @@ def test_wherever_the_power_goes_a_stream_finds_what_it_had_landed_and_goes_on(
     landing: Landing, tmp_path: Path, capsys: pytest.CaptureFixture[str], cuts: int
 ) -> None:
     moments = draw(landing.events, cuts, seed=5)
-    faults = {str(one): cut_landing(landing, one, tmp_path / str(number)) for number, one in enumerate(moments)}
-    assert not any(faults.values()), faults
+    failures = {str(one): cut_landing(landing, one, tmp_path / str(number)) for number, one in enumerate(moments)}
+    assert not any(failures.values()), failures
     assert len(capsys.readouterr().out.splitlines()) > cuts
 
 
@@ -75,11 +75,13 @@ def test_a_stream_that_did_not_sync_this_would_be_found_out(landing: Landing, tm
     assert any(cut_landing(changed, moment, tmp_path / str(moment.number)) for moment in moments)
 
 
-def ground_after(events: list[Event], folder: Path, chance: int = NOTHING, cut_us: int = 1_000) -> dict[str, bytes]:
-    """Follows events, one a microsecond, and reads what the cut leaves."""
+def ground_after(
+    events: list[Event], folder: Path, per_million: int = NOTHING, cut_us: int = 1_000
+) -> dict[str, bytes]:
+    """Follow events, one a microsecond, and read what the cut leaves."""
     ground = Ground(LAKE)
     ground.follow(events, cut_us)
-    ground.build(folder, Random(1), chance)
+    ground.build(folder, Random(1), per_million)
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

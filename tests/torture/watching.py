@@ -1,4 +1,4 @@
-"""Readers that look at the table while everything is killed, each about once a second, and reconcile beside them."""
+"""Readers that read the table while everything is killed, each about once a second, and reconcile beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairway.core.layout import TABLES, progress
 from fairway.core.tables import MESSAGES
 from fairway.store.delta import Delta
 from fairway.store.lakes import Lake
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.torture.readers import Reader, Seen
 
 LOOK_S = 1.0
@@ -52,16 +52,16 @@ class Watch:
         self,
         lake: str,
         gateway: str,
-        fault: Callable[[str], None],
+        failure: Callable[[str], None],
         *,
         journals: Path | None = None,
         was_full_since: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._lake = lake
-        self._fault = fault
+        self._failure = failure
         self._journals = journals
         self._was_full_since = was_full_since
-        self._table = Delta(place_of(lake) / TABLES / MESSAGES.name)
+        self._table = Delta(location_of(lake) / TABLES / MESSAGES.name)
         self._batches = Batches(self._table, gateway)
         self._newest: Counter[str] = Counter()
         self._stopping = threading.Event()
@@ -99,16 +99,16 @@ class Watch:
         """Look once with a reader."""
         try:
             if self._table.exists():
-                self._judge(name, reader(self._table.place.uri))
+                self._judge(name, reader(self._table.location.uri))
         except Exception as error:
-            self._fault(f"{name} got {type(error).__name__}: {error}")
+            self._failure(f"{name} got {type(error).__name__}: {error}")
 
     def _judge(self, name: str, seen: Seen) -> None:
         self.looks[name] += 1
         if not seen.whole or not self._batches.end_at(seen.end):
-            self._fault(f"{name} saw no whole batches, or rows twice: {seen}")
+            self._failure(f"{name} saw no whole batches, or rows twice: {seen}")
         if seen.end < self._newest[name]:
-            self._fault(f"{name} saw {self._newest[name]} messages, and then {seen.end}")
+            self._failure(f"{name} saw {self._newest[name]} messages, and then {seen.end}")
         self._newest[name] = seen.end
 
     def reconcile(self, name: str, _: object) -> None:
@@ -121,9 +121,9 @@ class Watch:
         except Exception as error:
             # Without room SQLite cannot make the memory that readers share.
             if not self._was_full_since(began_s):
-                self._fault(f"reconcile got {type(error).__name__}: {error}")
+                self._failure(f"reconcile got {type(error).__name__}: {error}")
             return
         self.looks[name] += 1
         for account in accounts:
             if not account.balanced:
-                self._fault(f"reconcile: {account}")
+                self._failure(f"reconcile: {account}")

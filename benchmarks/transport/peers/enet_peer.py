@@ -16,7 +16,7 @@ from benchmarks.transport.peers.pushing import PushingSender, follow, reception_
 PACKET_BYTES = 32_768
 CONNECT_S = 10.0
 EVENTS_MAX = 1_024
-"""Taken in one turn before the application looks at them."""
+"""Taken in one turn before the application reads them."""
 
 
 class EnetLine:

@@ -20,7 +20,7 @@ SEGMENTS = 54
 DATAGRAM = BLOCK[:DATAGRAM_BYTES]
 RUN = DATAGRAM * SEGMENTS
 BURST = 64
-"""Datagrams between two looks at what was counted."""
+"""Datagrams between two checks of what was counted."""
 
 RECEIVE_BUFFER_BYTES = 2 << 20
 REPORT_BYTES = 1 << 20

@@ -64,7 +64,7 @@ def _form(
 
 def _mrp_forms() -> tuple[Form, ...]:
     def form(number: int, *headers: Header, body: bool = False, layout: str = "") -> Form:
-        where = {place: (byte,) for place, byte in enumerate((*mrp.MAGIC, number))}
+        where = {offset: (byte,) for offset, byte in enumerate((*mrp.MAGIC, number))}
         return _form(mrp.KINDS[number + 1], where, mrp.HEAD, *headers, body=body, layout=layout)
 
     reply = form(mrp.TYPE_CON_REPLY, mrp.CON_REPLY)

@@ -47,7 +47,7 @@ class LinkType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """What a pcapng file says about the place where frames were captured."""
+    """What a pcapng file says about the point where frames were captured."""
 
     link_type: int
     snap_bytes: int

@@ -5,7 +5,7 @@ IP packet and one UDP header in front of up to 64 kB, in which all datagrams but
 stands nowhere. It is taken from the protocols' framing, and only where that is certain: what stands at every multiple
 of it is a well-formed header of the same conversation, or a body whose CRC is right, and they are not all the same: a
 payload that only repeats itself is a pattern. A payload that a protocol would carry inside another at exactly these
-places would be taken apart wrongly; none does that by chance.
+offsets would be split wrongly; none does that by accident.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fairway.protocols.rup import wire as rup
 from fairway.protocols.udpc import wire as udpc
 
 TRIES_MAX = 16
-"""How many places that look like a second header are tried."""
+"""How many offsets that look like a second header are tried."""
 
 SHORTEST = 2 * pydevts.HEADER_BYTES
 """No two datagrams are shorter together."""
@@ -45,9 +45,9 @@ def segment_bytes(payload: bytes) -> int:
 def segments(payload: bytes) -> tuple[str, int]:
     """Return whose datagrams may have been merged into a payload, and their size; 0 if it is one, or unclear."""
     if payload.startswith(mrp.MAGIC):
-        return "mrp", _first_that_fits(payload, _places(payload, payload[:3], mrp.CONNECT_BYTES, 0), _mrp_fits)
+        return "mrp", _first_that_fits(payload, _offsets(payload, payload[:3], mrp.CONNECT_BYTES, 0), _mrp_fits)
     if _RUP.match(payload):
-        return "rup", _first_that_fits(payload, _rup_places(payload), _rup_fits)
+        return "rup", _first_that_fits(payload, _rup_offsets(payload), _rup_fits)
     if payload[0] in (1, 3):
         answers = pydevts.HEADER_BYTES if _pydevts_answers(payload) else 0
         return ("pydevts", answers) if answers else ("udpc", _udpc(payload))
@@ -55,8 +55,8 @@ def segments(payload: bytes) -> tuple[str, int]:
     return ("pydevts", packets) if packets else ("udpc", _udpc(payload))
 
 
-def _first_that_fits(payload: bytes, places: Iterator[int], fits: Callable[[bytes, bytes], bool]) -> int:
-    for _, size in zip(range(TRIES_MAX), places, strict=False):
+def _first_that_fits(payload: bytes, offsets: Iterator[int], fits: Callable[[bytes, bytes], bool]) -> int:
+    for _, size in zip(range(TRIES_MAX), offsets, strict=False):
         if _repeats(payload, size):
             continue
         if all(fits(payload, payload[start : start + size]) for start in range(0, len(payload), size)):
@@ -68,12 +68,12 @@ def _repeats(payload: bytes, size: int) -> bool:
     return payload[size:] == payload[:-size]
 
 
-def _places(payload: bytes, sign: bytes, least: int, before: int) -> Iterator[int]:
+def _offsets(payload: bytes, sign: bytes, least: int, before: int) -> Iterator[int]:
     """Return where a second datagram may begin: `before` bytes before each repetition of a sign."""
-    place = payload.find(sign, least + before)
-    while place >= 0:
-        yield place - before
-        place = payload.find(sign, place + 1)
+    offset = payload.find(sign, least + before)
+    while offset >= 0:
+        yield offset - before
+        offset = payload.find(sign, offset + 1)
 
 
 def _mrp_fits(payload: bytes, segment: bytes) -> bool:
@@ -84,7 +84,7 @@ def _mrp_fits(payload: bytes, segment: bytes) -> bool:
     return segment[_TYPE_AT] <= mrp.TYPE_ACK and least <= len(segment) <= most
 
 
-def _rup_places(payload: bytes) -> Iterator[int]:
+def _rup_offsets(payload: bytes) -> Iterator[int]:
     return (found.start() for found in _RUP.finditer(payload, rup.CONTROL_BYTES))
 
 
@@ -104,8 +104,8 @@ def _pydevts(payload: bytes) -> int:
     """Find packets by their CRC; that of an empty body, 0, proves nothing."""
     if payload[0] != 0 or payload[_SUCCESS_AT] > 1 or not any(payload[_CRC]) or _crc_is_right(payload, payload):
         return 0
-    places = _places(payload, payload[:3], pydevts.HEADER_BYTES, 0)
-    return _first_that_fits(payload, places, _crc_is_right)
+    offsets = _offsets(payload, payload[:3], pydevts.HEADER_BYTES, 0)
+    return _first_that_fits(payload, offsets, _crc_is_right)
 
 
 def _crc_is_right(payload: bytes, segment: bytes) -> bool:
@@ -118,7 +118,9 @@ def _crc_is_right(payload: bytes, segment: bytes) -> bool:
 
 
 def _udpc(payload: bytes) -> int:
-    return _first_that_fits(payload, _places(payload, payload[_SESSION], udpc.HEADER_BYTES, _SESSION.start), _udpc_fits)
+    return _first_that_fits(
+        payload, _offsets(payload, payload[_SESSION], udpc.HEADER_BYTES, _SESSION.start), _udpc_fits
+    )
 
 
 def _udpc_fits(payload: bytes, segment: bytes) -> bool:

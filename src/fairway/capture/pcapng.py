@@ -117,7 +117,7 @@ def _ticks_per_s(resolution: int) -> int:
 
 
 def read_options(body: bytes, position: int, order: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the code and value of each option from a place on; raise `struct.error` where one is damaged."""
+    """Yield the code and value of each option from an offset on; raise `struct.error` where one is damaged."""
     while position + 4 <= len(body):
         code, length = struct.unpack_from(order + "HH", body, position)
         if code == OPTION_END:

@@ -60,14 +60,14 @@ def analyze(
     from fairway.lake.captures.recognition import parsed_port_map
     from fairway.lake.session import end, start
     from fairway.store.lakes import Lake
-    from fairway.store.places import place_of
+    from fairway.store.locations import location_of
 
     named = list(files or [])
     if not named and follow is None:
         raise BadOption("no capture is named; name files, or a folder with --follow")
     port_map = parsed_port_map(ports) if ports else None
     settings = _settings(settings_of(conf), named, follow)
-    place_of(lake)  # a wrong address is said before anything else
+    location_of(lake)  # a wrong address is said before anything else
     readable, unreadable = _looked_at(named)
     if unreadable and not readable and follow is None:
         return ExitCode.FAILED
@@ -98,12 +98,12 @@ def _looked_at(named: list[str]) -> tuple[list[str], int]:
     return readable, len(paths) - len(readable)
 
 
-def _settings(asked: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
+def _settings(configured: dict[str, str], files: list[str], follow: Path | None) -> dict[str, str]:
     from fairway.lake.captures.files import listed
 
     sizes = (os.path.getsize(name) for name in listed(files) if os.path.isfile(name))
     small = follow is None and sum(sizes) <= SMALL_BYTES
-    return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | asked
+    return ({"spark.driver.extraJavaOptions": QUICK_JVM} if small else {}) | configured
 
 
 def _once(spark: SparkSession, lake: Lake, files: list[str], *, as_json: bool, **settings: Any) -> int:

@@ -99,10 +99,10 @@ def ended_by_sigterm() -> Iterator[None]:
     Where the verb waits for the JVM, an exception would leave half an answer unread, and Spark would wait for the rest
     of its job all the same. So there the jobs are cancelled, until that has unwound the verb.
     """
-    asked, unwound = Event(), Event()
+    requested, unwound = Event(), Event()
 
     def leave(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        requested.set()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not _waits_for_the_jvm(frame):
             raise SystemExit(ExitCode.TERMINATED)
@@ -112,12 +112,12 @@ def ended_by_sigterm() -> Iterator[None]:
     try:
         yield
     except Exception:
-        if not asked.is_set():
+        if not requested.is_set():
             raise
     finally:
         unwound.set()
         signal.signal(signal.SIGTERM, before)
-    if asked.is_set():
+    if requested.is_set():
         raise SystemExit(ExitCode.TERMINATED)
 
 

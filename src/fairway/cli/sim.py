@@ -54,11 +54,11 @@ def sim(
     from fairway.sim.swarm import draw, replay_command
 
     check_protocol(protocol)
-    asked = RunOptions(**{field.name: given[field.name] for field in fields(RunOptions)})
-    configuration = draw(protocol, seed) if swarm else case(asked)
+    run_options = RunOptions(**{field.name: given[field.name] for field in fields(RunOptions)})
+    configuration = draw(protocol, seed) if swarm else case(run_options)
     with traced(trace, configuration.clients) as keep:
         result = run(configuration, seed, trace=keep)
-    command = replay_command(protocol, seed) if swarm else asked.command(seed)
+    command = replay_command(protocol, seed) if swarm else run_options.command(seed)
     _print(result, command, as_json=json)
     return ExitCode.DONE if result.passed else ExitCode.FAILED
 

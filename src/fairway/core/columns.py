@@ -43,7 +43,7 @@ class Columns:
 
 
 def windows(buffer: Bytes, width: int) -> NDArray[np.void]:
-    """Return an overlapping view with a row per byte of the buffer: numpy copies a row in one go, from any place."""
+    """Return an overlapping view with a row per byte of the buffer: numpy copies a row in one go, from any offset."""
     rows = max(0, len(buffer) - width + 1)
     return np.ndarray((rows,), dtype=f"V{width}", buffer=np.ascontiguousarray(buffer), strides=(1,))
 

@@ -1,6 +1,6 @@
 """The contract of a machine: bytes and a time in; datagrams, a deadline and events out.
 
-One machine serves one endpoint with all its peers. It never sleeps, never opens anything, never looks at a clock and
+One machine serves one endpoint with all its peers. It never sleeps, never opens anything, never reads a clock and
 takes its randomness as an argument. Whatever drives one protocol drives all four: an asyncio endpoint, the
 simulator, the gateway, a test.
 

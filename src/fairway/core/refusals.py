@@ -1,4 +1,4 @@
-"""What every machine says to the same mistake of its caller: the errors and their words, in one place."""
+"""What every machine says to the same mistake of its caller: the errors and their words."""
 
 from __future__ import annotations
 

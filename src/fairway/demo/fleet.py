@@ -30,7 +30,7 @@ from fairway.net import (
     connect,
 )
 from fairway.store.delta import Delta
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 ACKNOWLEDGED, UNKNOWN, REFUSED = "acknowledged", "unknown", "refused"
 RECONNECT_S = 0.2
@@ -278,7 +278,7 @@ def judge(ledger: Ledger, table: Path | str) -> Judgement:
 def _rows(table: Path | str) -> list[tuple[bytes, str | None]]:
     import pyarrow as pa
 
-    messages = Delta(place_of(table))
+    messages = Delta(location_of(table))
     wanted = pa.schema([("body", pa.binary()), ("device", pa.string())])
     batches = messages.rows(wanted) if messages.exists() else ()
     return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]

@@ -31,7 +31,7 @@ CALLERS_MAX = 4_096
 DRAIN_MAX = 256
 DATAGRAM_BYTES_MAX = 65_536
 TURNS_PER_LOOK, LOOK_S = 16, 0.02
-"""Standard input, whose end ends the relay, is looked at now and then."""
+"""Standard input, whose end ends the relay, is polled now and then."""
 BUFFER_BYTES = 4 << 20
 START_S = 20.0
 STOP_S = 5.0

@@ -273,9 +273,9 @@ def spark_meanwhile() -> Iterator[Callable[[], SparkSession]]:
 
 def _rows(lake: Path, table: str) -> int:
     from fairway.store.analyses import datasets
-    from fairway.store.places import place_of
+    from fairway.store.locations import location_of
 
-    return int(datasets(place_of(lake))[table].count_rows())
+    return int(datasets(location_of(lake))[table].count_rows())
 
 
 def fresh_folder(wanted: Path) -> Path:

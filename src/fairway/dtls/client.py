@@ -42,7 +42,7 @@ from fairway.dtls.records import (
 
 JITTER = 1_024
 RESPONSES = 3
-"""Silence is no news before so many times the response time."""
+"""Silence means nothing before so many times the response time."""
 
 _log = logging.getLogger("fairway.dtls")
 

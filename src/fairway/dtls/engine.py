@@ -121,7 +121,7 @@ class Association(Protocol):
         """Return in how long the library's own timer rings."""
 
     def ring(self) -> None:
-        """Have the library's timer look at its clock."""
+        """Have the library's timer check its clock."""
 
     def peer(self) -> PeerIdentity | None:
         """Return who is there, once established; None if the certificate names nobody or is no longer accepted."""
@@ -146,7 +146,7 @@ class GatewayEngine(Protocol):
         """Return whether a cookie was made for an address, of late: without one a hello costs next to nothing."""
 
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], Association | None]:
-        """Look at a ClientHello: answer with a cookie and keep nothing, or accept one that brings a valid cookie."""
+        """Check a ClientHello: answer with a cookie and keep nothing, or accept one that brings a valid cookie."""
 
     def refusal(self, peer: PeerIdentity) -> str:
         """Return why a peer is not, or no longer, accepted, or an empty string."""

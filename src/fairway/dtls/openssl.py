@@ -177,7 +177,7 @@ class OpensslAssociation:
         """What OpenSSL wants sent since the handshake, for `flight`."""
 
     def listen(self, datagram: bytes) -> bool:
-        """Look at a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
+        """Check a hello; return whether its cookie is valid. Raises `HandshakeFailed`."""
         self._connection.bio_write(datagram)
         try:
             self._connection.DTLSv1_listen()
@@ -245,8 +245,8 @@ class OpensslAssociation:
                 self._opened(data[start:whole], (whole - start) // step, plaintexts)
             else:
                 whole = start
-            for place in range(whole, end, step):
-                plaintexts += self.open(data[place : min(place + step, end)], step)
+            for offset in range(whole, end, step):
+                plaintexts += self.open(data[offset : min(offset + step, end)], step)
         return plaintexts
 
     def _opened(self, data: bytes, count: int, plaintexts: list[bytes]) -> list[bytes]:
@@ -280,10 +280,10 @@ class OpensslAssociation:
         assert 0 < step <= PLAINTEXT_BYTES_MAX
         ssl, write, count, start = connection._ssl, _lib.SSL_write, -(-size // step), _ffi.from_buffer(data)
         try:
-            for place in range(0, size, step):
-                length = step if place + step <= size else size - place
-                if write(ssl, start + place, length) <= 0:
-                    connection.send(data[place : place + length])
+            for offset in range(0, size, step):
+                length = step if offset + step <= size else size - offset
+                if write(ssl, start + offset, length) <= 0:
+                    connection.send(data[offset : offset + length])
             sealed_bytes = size + count * self._overhead_bytes
             if self._overhead_bytes:
                 buffer = _allocate("char[]", sealed_bytes)
@@ -319,7 +319,7 @@ class OpensslGatewayEngine:
     ) -> None:
         self._cookies = cookies
         self._asking: tuple[Address, int] = None, 0
-        """Whose hello is being looked at, and when: the callbacks know a connection, not an address."""
+        """Whose hello is being checked, and when: the callbacks know a connection, not an address."""
         self._clock = clock
         """The time of day, which OpenSSL reads by itself."""
         self._admission = Admission("device", revoked=identity.revoked)
@@ -338,7 +338,7 @@ class OpensslGatewayEngine:
     def listen(self, datagram: bytes, address: Address, now_us: int) -> tuple[list[bytes], OpensslAssociation | None]:
         self._asking = address, now_us
         association = self._listener or OpensslAssociation(self._context, self._admission)
-        # One object looks at all hellos. It becomes the association of the first that is accepted; an error spoils it.
+        # One object checks all hellos. It becomes the association of the first that is accepted; an error spoils it.
         self._listener = None
         if association.listen(datagram):
             return [], association

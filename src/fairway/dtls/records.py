@@ -65,7 +65,7 @@ def is_run(data: bytes, step: int) -> bool:
         is_single_data(first)
         and first[1:3] == b"\xfe\xfd"
         and is_protected(first)
-        and all(data[place::step].count(first[place]) == count for place in (0, 1, 2, 3, 4, 11, 12))
+        and all(data[offset::step].count(first[offset]) == count for offset in (0, 1, 2, 3, 4, 11, 12))
     )
 
 

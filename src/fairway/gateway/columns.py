@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from fairway.core.tables import SEGMENT
 from fairway.gateway.journal import Row
+from fairway.store.locations import Location
 from fairway.store.parquet import arrow_schema
-from fairway.store.places import Place
 
 GROUP_BYTES_MAX = 32 << 20
 """Bodies in a row group, unless a single one is larger."""
@@ -35,7 +35,7 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
     """Return the messages of rows as a table with the columns of a segment, texts that repeat as dictionaries."""
     counts = np.array([row.messages for row in rows], dtype=np.int64)
     row_of = pa.array(np.repeat(np.arange(len(rows), dtype=np.int64), counts))
-    place = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = np.arange(counts.sum(), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
 
     def spread(values: list[Any], type_: pa.DataType) -> pa.Array:
         return pa.array(values, type_).take(row_of)
@@ -47,14 +47,14 @@ def table(gateway: str, rows: Sequence[Row], spool: Path) -> pa.Table:
     peers = [_address(row.peer) for row in rows]
     columns = {
         "gateway": folded([gateway] * len(rows)),
-        "gateway_offset": pa.array(np.repeat(np.array([row.offset for row in rows], dtype=np.int64), counts) + place),
+        "gateway_offset": pa.array(np.repeat(np.array([row.offset for row in rows], dtype=np.int64), counts) + index),
         "protocol": folded([row.protocol for row in rows]),
         "port": spread([row.port for row in rows], pa.int32()),
         "peer": folded([host for host, _ in peers]),
         "peer_port": spread([port for _, port in peers], pa.int32()),
         "device": folded([row.device for row in rows]),
         "session": spread([row.session for row in rows], pa.int64()),
-        "id": _identities(rows, counts, place),
+        "id": _identities(rows, counts, index),
         "kind": folded([row.kind for row in rows]),
         "reliable": spread([bool(row.reliable) for row in rows], pa.bool_()),
         "received": spread([row.received_us for row in rows], pa.timestamp("us", tz="UTC")),
@@ -73,11 +73,11 @@ def _address(peer: str) -> tuple[str, int]:
     return host.removeprefix("::ffff:") if "." in host else host, int(port)
 
 
-def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], place: np.ndarray[Any, Any]) -> pa.Array:
+def _identities(rows: Sequence[Row], counts: np.ndarray[Any, Any], index: np.ndarray[Any, Any]) -> pa.Array:
     """Return the id of every message as text: names as they are, numbers counted on from the first of their row."""
     if all(isinstance(row.id, int) for row in rows):
         first = np.array([row.id for row in rows], dtype=np.int64)
-        return pa.array(np.repeat(first, counts) + place).cast(pa.string())
+        return pa.array(np.repeat(first, counts) + index).cast(pa.string())
     return pa.array([identity for row in rows for identity in _names(row)], pa.string())
 
 
@@ -128,7 +128,7 @@ def write(gateway: str, rows: Sequence[Row], spool: Path, path: Path) -> int:
     return path.stat().st_size
 
 
-def equal(landing: Place, name: str, path: Path) -> bool:
+def equal(landing: Location, name: str, path: Path) -> bool:
     """Return whether a segment that is there already holds the rows of one on this machine."""
     with landing.open(name) as there, pq.ParquetFile(there) as found, pq.ParquetFile(path) as own:
         return found.num_row_groups == own.num_row_groups and all(
@@ -139,11 +139,11 @@ def equal(landing: Place, name: str, path: Path) -> bool:
 def groups(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """Cut rows into groups of bounded size, at least one row each: that much lies in memory at a time."""
     begin = size = 0
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         more = row.body_bytes
-        if place > begin and size + more > GROUP_BYTES_MAX:
-            yield rows[begin:place]
-            begin, size = place, 0
+        if index > begin and size + more > GROUP_BYTES_MAX:
+            yield rows[begin:index]
+            begin, size = index, 0
         size += more
     yield rows[begin:]
 

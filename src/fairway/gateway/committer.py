@@ -61,11 +61,11 @@ class Gathered:
         together.
         """
         others, count = Gathered(now_s), 0
-        for place, one in enumerate(self.arrived):
+        for index, one in enumerate(self.arrived):
             if count >= messages_max:
                 others.since_s = self.since_s
-                others.arrived, others.messages = self.arrived[place:], self.messages - count
-                self.arrived, self.messages = self.arrived[:place], count
+                others.arrived, others.messages = self.arrived[index:], self.messages - count
+                self.arrived, self.messages = self.arrived[:index], count
                 break
             count += one.receipt.count
         return others

@@ -1,4 +1,4 @@
-"""Who may speak, how fast, and with how many sessions: looked at before a machine sees a datagram.
+"""Who may speak, how fast, and with how many sessions: checked before a machine sees a datagram.
 
 A *prefix* is an IPv4 address or an IPv6 /64, which is what one subscriber has; an *address* is one host of it. Session
 caps count the protocols with sessions (udpc, mrp): the others keep nothing open. What is refused is dropped without an
@@ -25,7 +25,7 @@ BURST_S = 0.25
 """How much of a second's datagrams may come at once."""
 
 CALL_BYTES = {"udpc": 13, "mrp": 8}
-"""The size of the packet that asks for a session; nothing else is looked at."""
+"""The size of the packet that asks for a session; nothing else is checked."""
 
 Call = tuple[Address, int]
 

@@ -15,7 +15,7 @@ from fairway.gateway.errors import JournalInUse, LakeUnusable
 from fairway.store.delta import Delta, NoTable
 from fairway.store.files import FileLock, Held, make_folder, write_file
 from fairway.store.lakes import Lake
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 LOCK = "lock"
 SPOOL = "spool"
@@ -39,12 +39,12 @@ def prepare_lake(lake: Path | str) -> Lake:
     """Make the lake if there is none, and see that it can be written."""
     try:
         opened = Lake(lake)
-        if opened.place.is_folder:
+        if opened.location.is_folder:
             probe = opened.path / layout.STAGING / f".probe-{os.getpid()}"
             probe.write_bytes(b"")
             probe.unlink()
     except OSError as error:
-        if not place_of(lake).is_folder:
+        if not location_of(lake).is_folder:
             raise LakeUnusable(f"{lake}: {error.strerror}") from error
         raise LakeUnusable(
             f"the lake {lake} cannot be written: {error.strerror}; name another with --lake, or let this user write"
@@ -54,7 +54,7 @@ def prepare_lake(lake: Path | str) -> Lake:
 
 def journals(lake: Path | str, journal: Path | str | None = None) -> Path:
     """Return the folder in which gateways of this machine keep their journals."""
-    return place_of(lake).folder / layout.GATEWAYS if journal is None else Path(journal)
+    return location_of(lake).folder / layout.GATEWAYS if journal is None else Path(journal)
 
 
 class Home:
@@ -62,17 +62,17 @@ class Home:
 
     def __init__(self, lake: Path | str, name: str, journal: Path | str | None = None) -> None:
         """`journal` is the folder for what must be on a disk of this machine; in the lake, if that is a folder."""
-        place = self._place = place_of(lake)
+        location = self._location = location_of(lake)
         self.name = name
         self.folder = journals(lake, journal) / name
         self.journal = self.folder / layout.JOURNAL
         self.sealed_to = self.folder / SEALED_TO
         self.spool = self.folder / SPOOL
         # A rename stays on one file system; what is uploaded may lie beside the journal.
-        staged = place.folder / layout.STAGING if place.is_folder else self.folder / layout.STAGING
+        staged = location.folder / layout.STAGING if location.is_folder else self.folder / layout.STAGING
         self.staging = staged / f"gateway-{name}"
-        self.landing = place / layout.LANDING / name
-        self.messages = Delta(place / layout.TABLES / MESSAGES.name)
+        self.landing = location / layout.LANDING / name
+        self.messages = Delta(location / layout.TABLES / MESSAGES.name)
         self._lock: FileLock | None = None
 
     def take(self) -> None:
@@ -87,7 +87,7 @@ class Home:
                 f"the journal {self.journal} is in use by process {str(error) or 'of another gateway'}; stop that one, "
                 f"or give this gateway a name of its own with --name"
             ) from None
-        if not self._place.is_folder:
+        if not self._location.is_folder:
             try:
                 self._claim()
             except BaseException:
@@ -96,7 +96,7 @@ class Home:
 
     def _claim(self) -> None:
         """Take the name in the lake, or raise `JournalInUse`: no lock reaches from one machine to another."""
-        note, claims = self.folder / OWNER, self._place / layout.GATEWAYS / self.name
+        note, claims = self.folder / OWNER, self._location / layout.GATEWAYS / self.name
         if not note.exists():
             write_file(note, f"{uuid4()} {os.uname().nodename}:{self.folder.absolute()}\n")
         try:

@@ -195,8 +195,8 @@ class Journal:
 
     def unsealed(self) -> tuple[int, int]:
         """Return the number of messages that are not sealed, and their bytes."""
-        asked = f'SELECT coalesce(sum(count), 0), coalesce(sum({_BYTES}), 0) FROM messages WHERE "offset" > ?'
-        messages, size = self._connection.execute(asked, (self.sealed_to,)).fetchone()
+        query = f'SELECT coalesce(sum(count), 0), coalesce(sum({_BYTES}), 0) FROM messages WHERE "offset" > ?'
+        messages, size = self._connection.execute(query, (self.sealed_to,)).fetchone()
         return int(messages), int(size)
 
     @property
@@ -206,8 +206,8 @@ class Journal:
 
     def newest_us(self) -> int:
         """The time of day of the newest thing here; 0 if there is none."""
-        asked = 'SELECT received_us FROM messages ORDER BY "offset" DESC LIMIT 1'
-        times = [row[0] for row in self._connection.execute(asked)]
+        query = 'SELECT received_us FROM messages ORDER BY "offset" DESC LIMIT 1'
+        times = [row[0] for row in self._connection.execute(query)]
         times += [row[0] for row in self._connection.execute("SELECT at_us FROM sealed ORDER BY first DESC LIMIT 1")]
         return max(map(int, times), default=0)
 
@@ -216,19 +216,19 @@ class Journal:
         found = str(self._connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         if found != "ok":
             return found
-        asked = 'SELECT coalesce(max("offset" + count) - ? - 1 - sum(count), 0) FROM messages WHERE "offset" > ?'
-        missing = self._connection.execute(asked, (self.sealed_to, self.sealed_to)).fetchone()[0]
+        query = 'SELECT coalesce(max("offset" + count) - ? - 1 - sum(count), 0) FROM messages WHERE "offset" > ?'
+        missing = self._connection.execute(query, (self.sealed_to, self.sealed_to)).fetchone()[0]
         if missing:
             return f"{missing} messages are missing between others"
-        asked = 'SELECT * FROM messages WHERE "offset" > ?'
-        wrong = sum(not Row(*row).is_sound for row in self._connection.execute(asked, (self.sealed_to,)))
+        query = 'SELECT * FROM messages WHERE "offset" > ?'
+        wrong = sum(not Row(*row).is_sound for row in self._connection.execute(query, (self.sealed_to,)))
         return f"{wrong} rows differ from their checksum" if wrong else ""
 
     @property
     def is_suspect(self) -> bool:
         """Whether something in it was found damaged since it was last salvaged."""
-        asked = "SELECT 1 FROM meta WHERE key = ? AND value != ''"
-        return bool(self._connection.execute(asked, (SUSPECT,)).fetchone())
+        query = "SELECT 1 FROM meta WHERE key = ? AND value != ''"
+        return bool(self._connection.execute(query, (SUSPECT,)).fetchone())
 
     def note(self, key: str, value: str) -> None:
         """Keep a fact about the gateway."""
@@ -236,14 +236,14 @@ class Journal:
 
     def states(self, endpoint: str) -> list[bytes]:
         """Return the pieces of state of an endpoint, in the order in which they are to be restored."""
-        asked = "SELECT data FROM states WHERE endpoint = ?"
-        found = [row[0] for row in self._connection.execute(asked, (endpoint,))]
-        asked = "SELECT data FROM additions WHERE endpoint = ? ORDER BY number"
-        return found + [row[0] for row in self._connection.execute(asked, (endpoint,))]
+        query = "SELECT data FROM states WHERE endpoint = ?"
+        found = [row[0] for row in self._connection.execute(query, (endpoint,))]
+        query = "SELECT data FROM additions WHERE endpoint = ? ORDER BY number"
+        return found + [row[0] for row in self._connection.execute(query, (endpoint,))]
 
     def endpoints(self) -> list[str]:
-        asked = "SELECT endpoint FROM states UNION SELECT endpoint FROM additions ORDER BY 1"
-        return [row[0] for row in self._connection.execute(asked)]
+        query = "SELECT endpoint FROM states UNION SELECT endpoint FROM additions ORDER BY 1"
+        return [row[0] for row in self._connection.execute(query)]
 
     def spooled(self) -> set[str]:
         """List the files of messages that are not sealed."""
@@ -269,13 +269,13 @@ class Journal:
 
     def _forget(self, before_us: int) -> None:
         """Remove additions from the oldest on; they are in the order of time."""
-        asked = "SELECT min(number) FROM additions WHERE at_us >= ?"
-        first_kept = self._connection.execute(asked, (before_us,)).fetchone()[0]
+        query = "SELECT min(number) FROM additions WHERE at_us >= ?"
+        first_kept = self._connection.execute(query, (before_us,)).fetchone()[0]
         where, values = ("", ()) if first_kept is None else (" WHERE number < ?", (first_kept,))
         self._connection.execute(f"DELETE FROM additions{where}", values)
 
     def replace_states(self, endpoint: str, states: Iterable[tuple[str, int, bytes]]) -> None:
-        """Put new states of an endpoint in the place of all that it had."""
+        """Replace all states of an endpoint by new ones."""
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM states WHERE endpoint = ?", (endpoint,))
@@ -294,10 +294,10 @@ class Journal:
         None if everything is sealed.
         """
         crashpoints.check_room()
-        asked = f'SELECT "offset", count, {_BYTES} FROM messages WHERE "offset" > ? ORDER BY "offset"'
+        query = f'SELECT "offset", count, {_BYTES} FROM messages WHERE "offset" > ? ORDER BY "offset"'
         first = last = -1
         size = 0
-        for offset, count, length in self._connection.execute(asked, (self.sealed_to,)):
+        for offset, count, length in self._connection.execute(query, (self.sealed_to,)):
             if first < 0:
                 first = offset
             elif size + length > segment_bytes_max:
@@ -339,25 +339,25 @@ class Journal:
 
     def _first_beside(self, landed: Sequence[tuple[int, int]]) -> int | None:
         """Return the first offset that is neither marked as sealed nor in one of these segments."""
-        asked = 'SELECT "offset", "offset" + count - 1 FROM messages WHERE "offset" > ? ORDER BY "offset"'
-        for first, last in self._connection.execute(asked, (self.sealed_to,)):
+        query = 'SELECT "offset", "offset" + count - 1 FROM messages WHERE "offset" > ? ORDER BY "offset"'
+        for first, last in self._connection.execute(query, (self.sealed_to,)):
             if not any(low <= first and last <= high for low, high in landed):
                 return int(first)
         return None
 
     def _move(self, first: int, distance: int) -> int:
         """Move the rows from an offset on, by way of negative ones, so that no two meet."""
-        asked = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
-        moved = int(self._connection.execute(asked, (first,)).fetchone()[0])
+        query = 'SELECT sum(count) FROM messages WHERE "offset" >= ?'
+        moved = int(self._connection.execute(query, (first,)).fetchone()[0])
         self._connection.execute('UPDATE messages SET "offset" = -1 - "offset" WHERE "offset" >= ?', (first,))
         self._connection.execute('UPDATE messages SET "offset" = ? - "offset" WHERE "offset" < 0', (distance - 1,))
         return moved
 
     def remove_sealed(self, rows_max: int) -> bool:
         """Remove so many rows that lie in segments; return whether there may be more."""
-        asked = 'DELETE FROM messages WHERE "offset" IN (SELECT "offset" FROM messages WHERE "offset" <= ? LIMIT ?)'
+        query = 'DELETE FROM messages WHERE "offset" IN (SELECT "offset" FROM messages WHERE "offset" <= ? LIMIT ?)'
         with self._connection:
-            removed = self._connection.execute(asked, (self.sealed_to, rows_max)).rowcount
+            removed = self._connection.execute(query, (self.sealed_to, rows_max)).rowcount
         return removed == rows_max
 
     def carry_over(self) -> None:
@@ -377,8 +377,8 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 def read_rows(reader: sqlite3.Connection, first: int, last: int) -> list[Row]:
     """Return the rows of a range of offsets, in order."""
-    asked = 'SELECT * FROM messages WHERE "offset" BETWEEN ? AND ? ORDER BY "offset"'
-    return [Row(*row) for row in reader.execute(asked, (first, last))]
+    query = 'SELECT * FROM messages WHERE "offset" BETWEEN ? AND ? ORDER BY "offset"'
+    return [Row(*row) for row in reader.execute(query, (first, last))]
 
 
 def now_us() -> int:

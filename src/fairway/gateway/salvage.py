@@ -34,7 +34,7 @@ def open_journal(home: Home) -> Journal:
     first = home.first_offset()
     new = home.folder / NEW
     if new.exists() and not home.journal.exists():
-        _take_place(new, home.journal)
+        _replace_journal(new, home.journal)
     had_log = Path(f"{home.journal}-wal").exists()
     try:
         journal = Journal(home.journal, home.name, first)
@@ -97,7 +97,7 @@ def _salvage(home: Home, first: int, error: sqlite3.DatabaseError) -> Journal:
     new, aside = _new(home), _aside(home)
     kept = _copy(home.journal, new, home.name, first)
     _put_aside(home, aside)
-    _take_place(new, home.journal)
+    _replace_journal(new, home.journal)
     _log.error(
         "the journal was damaged (%s): %d messages that were not sealed yet could be read and are kept; at least %d "
         "others are lost, and perhaps some behind the last that could be read. The damaged file is %s. Check the disk",
@@ -106,7 +106,7 @@ def _salvage(home: Home, first: int, error: sqlite3.DatabaseError) -> Journal:
     return Journal(home.journal, home.name, first)
 
 
-def _take_place(new: Path, journal: Path) -> None:
+def _replace_journal(new: Path, journal: Path) -> None:
     for end in SIDE_FILES:
         Path(f"{journal}{end}").unlink(missing_ok=True)
     os.rename(new, journal)

@@ -16,7 +16,7 @@ from fairway.gateway.errors import ExtraMissing
 from fairway.gateway.home import check_name
 from fairway.net.opening import Plan, plan_service
 from fairway.net.urls import SIZE_BYTES, SPAN_US, Setting, parse, read_number
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 MESSAGE_BYTES_MAX = 1 << 30
 """A segment holds a message in one value, which Parquet's readers take up to 2 GiB."""
@@ -67,7 +67,7 @@ class Settings:
         if not self.urls:
             raise BadOption("there is no URL to listen on; name at least one, such as udpc://127.0.0.1:9000")
         check_name(self.name)
-        if self.journal is None and not place_of(self.lake).is_folder:
+        if self.journal is None and not location_of(self.lake).is_folder:
             raise BadOption(
                 f"{self.lake} is an object store, and what is acknowledged lies in a journal first; name a folder of "
                 "this machine for it with --journal, on a disk that outlives the process"
@@ -176,7 +176,7 @@ def _read(name: str, field_name: str, value: Any) -> Any:
     if field_name in {"allow", "deny"}:
         return tuple(_network(name, text) for text in _texts(name, value))
     if field_name == "lake":
-        return place_of(value).uri
+        return location_of(value).uri
     if field_name == "journal":
         return str(Path(str(value)).absolute())
     if field_name in {"name", "metrics", "log"}:

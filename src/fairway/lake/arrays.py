@@ -1,6 +1,6 @@
 """Rows of a table as arrays of numbers, and what is computed over groups of them: no step loops over rows.
 
-A text that repeats becomes the place of its name in a tuple; -1 stands for null and for any other name. Groups are
+A text that repeats becomes the index of its name in a tuple; -1 stands for null and for any other name. Groups are
 sorted together once, in the order of time, and then a running value is one pass over an array; what it has reached is
 carried from one chunk of rows to the next.
 """
@@ -67,8 +67,8 @@ class Rows:
         nulls: Mask = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else np.zeros(len(self), bool)
         return self._missing.setdefault(name, nulls)
 
-    def keep(self, spoken: Collection[str]) -> None:
-        """Say that these are all the protocols that the rows speak, so that other readings of them may be forgotten."""
+    def keep(self, protocols: Collection[str]) -> None:
+        """Say that the rows are of these protocols only, so that other readings of them may be forgotten."""
 
     def flags(self, name: str) -> Mask:
         """Return where a column is true."""
@@ -81,17 +81,17 @@ class Rows:
         return array if isinstance(array, pa.DictionaryArray) else array.dictionary_encode()
 
     def texts(self, name: str) -> tuple[Integers, list[str]]:
-        """Return the place of each row's text, and the texts; -1 for null."""
+        """Return the index of each row's text, and the texts; -1 for null."""
         array = self.folded(name)
         indices = array.indices
         filled = indices.fill_null(MISSING) if indices.null_count else indices
         return filled.to_numpy(zero_copy_only=False).astype(np.int64, copy=False), array.dictionary.to_pylist()
 
     def codes(self, name: str, names: Sequence[str]) -> Codes:
-        """Return the place of each row's text in `names`."""
+        """Return the index of each row's text in `names`."""
         indices, texts = self.texts(name)
-        places = np.array([names.index(text) if text in names else MISSING for text in texts] + [MISSING], np.int16)
-        codes: Codes = places[indices]
+        codes_of = np.array([names.index(text) if text in names else MISSING for text in texts] + [MISSING], np.int16)
+        codes: Codes = codes_of[indices]
         return codes
 
 
@@ -112,7 +112,7 @@ def named(codes: NDArray[np.signedinteger], names: Sequence[str]) -> pa.Array:
 
 
 def mixed(*parts: NDArray[np.generic]) -> Words:
-    """Makes one word of 64 bits from several columns; equal only for equal rows, but for accidents."""
+    """Make one word of 64 bits from several columns; equal for equal rows, and else only by collision."""
     word = np.zeros(len(parts[0]), dtype=np.uint64)
     for part in parts:
         bits = part.view(np.uint64) if part.dtype.itemsize == 8 else part.astype(np.int64).view(np.uint64)
@@ -121,7 +121,7 @@ def mixed(*parts: NDArray[np.generic]) -> Words:
 
 
 def scrambled(words: Words) -> Words:
-    """Spreads 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
+    """Spread 64 bits over 64 bits (the finalizer of splitmix64), so that neighbours are far apart."""
     words = words + np.uint64(0x9E3779B97F4A7C15)
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -162,11 +162,11 @@ def start_of(first: Mask) -> Integers:
 
 
 def last_before(wanted: Mask, starts: Integers) -> Integers:
-    """Return for each row the place of the last wanted one before it in its group, or -1."""
-    places = np.where(wanted, np.arange(len(wanted)), MISSING)
-    before = np.empty_like(places)
+    """Return for each row the index of the last wanted one before it in its group, or -1."""
+    rows = np.where(wanted, np.arange(len(wanted)), MISSING)
+    before = np.empty_like(rows)
     before[:1] = MISSING
-    np.maximum.accumulate(places[:-1], out=before[1:])
+    np.maximum.accumulate(rows[:-1], out=before[1:])
     return np.where(before >= starts, before, MISSING)
 
 
@@ -277,8 +277,8 @@ class Runs:
     def last(self, name: str, values: Integers, wanted: Mask) -> Integers:
         """Return the wanted value last before each row; -1 if there is none."""
         before = self._carried.get(name, self._sessions, MISSING)
-        place = last_before(wanted, self._starts)
-        found = np.where(place == MISSING, before[self._run], values[place])
+        row = last_before(wanted, self._starts)
+        found = np.where(row == MISSING, before[self._run], values[row])
         self._carried.put(name, self._sessions, np.where(wanted, values, found)[self._closers])
         return found
 

@@ -33,8 +33,8 @@ from pyspark.sql.types import StructType
 from fairway.core.errors import BadOption, FairwayError
 from fairway.lake import shared_out
 from fairway.store.delta import DataFile, Delta, VersionGone
+from fairway.store.locations import Location, location_of
 from fairway.store.parquet import batches
-from fairway.store.places import Place, place_of
 
 NAME = "fairway.delta"
 GROUP_BYTES = 64 << 20
@@ -110,7 +110,7 @@ class Options:
             raise BadOption("fairway.delta needs the path of one table: load('lake/tables/messages')")
         if "version" in options and "since" in options:
             raise BadOption("fairway.delta takes one of version and since, not both")
-        table = Delta(place_of(options["path"]))
+        table = Delta(location_of(options["path"]))
         files = frozenset(json.loads(options["files"])) if "files" in options else None
         return cls(table, _number(options, "version"), _number(options, "since"), _conditions(options), files)
 
@@ -161,7 +161,7 @@ class DeltaSource(DataSource):
         columns = options.columns()
         for one in options.where:
             if one.column not in columns.names:
-                raise BadOption(f"{options.table.place} has no column {one.column}")
+                raise BadOption(f"{options.table.location} has no column {one.column}")
         return DeltaReader(options, schema, columns)
 
 
@@ -177,9 +177,14 @@ def read_table(
 
     Files of a folder are read by Spark's own Parquet reader, which reads only what a query needs.
     """
-    folder = table.place.uri
+    folder = table.location.uri
     # Spark takes some signs in a path for patterns.
-    if table.place.is_folder and schema is not None and FILE not in schema.names and not set(folder) & set("*?[]{}\\"):
+    if (
+        table.location.is_folder
+        and schema is not None
+        and FILE not in schema.names
+        and not set(folder) & set("*?[]{}\\")
+    ):
         paths = files if files is not None else [file.path for file, _ in table.files(table.open(version))]
         if not paths:
             return spark.createDataFrame([], schema)
@@ -191,7 +196,7 @@ def read_table(
         reader = reader.option("version", str(version))
     if files is not None:
         reader = reader.option("files", json.dumps(list(files)))
-    return (reader if schema is None else reader.schema(schema)).load(table.place.uri)
+    return (reader if schema is None else reader.schema(schema)).load(table.location.uri)
 
 
 class DeltaReader(DataSourceReader):
@@ -213,11 +218,11 @@ class DeltaReader(DataSourceReader):
         strange = sorted(set(snapshot.protocol().reader_features or ()) - set(FEATURES))
         if strange or snapshot.protocol().min_reader_version == 2:
             raise FairwayError(
-                f"{table.place} uses {', '.join(strange) or 'columnMapping'}, which fairway.delta does not."
+                f"{table.location} uses {', '.join(strange) or 'columnMapping'}, which fairway.delta does not."
             )
         if since is not None:
             if since > snapshot.version():
-                raise VersionGone(f"{table.place} is at version {snapshot.version()}, before {since}.")
+                raise VersionGone(f"{table.location} is at version {snapshot.version()}, before {since}.")
             yield from table.added(since, snapshot.version())
             return
         for file, noted in table.files(snapshot):
@@ -228,24 +233,24 @@ class DeltaReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one task."""
         assert isinstance(partition, Files)
-        place, wanted = self._options.table.place, to_arrow_schema(self._schema, timezone="UTC")
+        location, wanted = self._options.table.location, to_arrow_schema(self._schema, timezone="UTC")
         beside = {one.column for one in self._options.where} - set(wanted.names)
         read = pa.schema([*wanted, *(self._columns.field(name) for name in sorted(beside))])
         for file in partition.files:
-            for rows in _read(place, file, read):
+            for rows in _read(location, file, read):
                 for condition in self._options.where:
                     rows = condition.passing(rows)  # noqa: PLW2901
                 if len(rows):
                     yield rows.select(wanted.names)
 
 
-def _read(place: Place, file: DataFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(location: Location, file: DataFile, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     try:
-        yield from batches(place, file.path, wanted, {**file.partition, FILE: file.path})
+        yield from batches(location, file.path, wanted, {**file.partition, FILE: file.path})
     except FileNotFoundError:
         raise VersionGone(
-            f"{place}/{file.path} was removed, because that version is older than the table's history: read a newer "
+            f"{location}/{file.path} was removed, because that version is older than the table's history: read a newer "
             "one, or keep a longer history."
         ) from None
     except (pa.ArrowException, OSError) as error:
-        raise FairwayError(f"{place}/{file.path} cannot be read ({error}).") from error
+        raise FairwayError(f"{location}/{file.path} cannot be read ({error}).") from error

@@ -119,7 +119,7 @@ def started(app: str, *, master: str = LOCAL, settings: Mapping[str, str] | None
 
 
 def end(spark: SparkSession) -> None:
-    """Ends a session, also one whose JVM is gone: service managers may end all processes of a service at once."""
+    """End a session, also one whose JVM is gone: service managers may end all processes of a service at once."""
     with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
         spark.stop()
@@ -139,7 +139,7 @@ def is_jvm_gone(within_s: float) -> bool:
 
 
 def _start_jvm(settings: Mapping[str, str], output: int) -> None:
-    """Starts the JVM, unless it runs, in a session of its own, where signals to our process group do not reach it.
+    """Start the JVM, unless it runs, in a session of its own, where signals to our process group do not reach it.
 
     What it is doing could not be finished otherwise. It ends when its standard input does, which is with this process,
     however that ends. What it says goes to a file: no setting silences its first lines.
@@ -161,7 +161,7 @@ def _start_jvm(settings: Mapping[str, str], output: int) -> None:
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Holds signals back until the block is over: a JVM that nobody has spoken to does not see us end, and stays."""
+    """Hold signals back until the block is over: a JVM that nobody has connected to does not see us end, and stays."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -182,7 +182,7 @@ def _ignore(*_: object) -> None:
 
 
 def cancel_jobs() -> None:
-    """Ends all jobs of the running session, if there is one; may be called from any thread."""
+    """End all jobs of the running session, if there is one; may be called from any thread."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from fairway.core.errors import FairwayError
 from fairway.store import crashpoints
 from fairway.store.delta import Advances, DataFile, Delta
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
@@ -95,12 +95,12 @@ def put(frame: DataFrame, table: Delta, *, expected_rows: int | None = None) -> 
     """Write the rows of a frame to durable files that the table does not refer to yet."""
     strange = sorted(set(frame.columns) - {field.name for field in table.open().schema().fields})
     if strange:
-        raise FairwayError(f"{table.place} has no column {strange[0]}: add it to the table first.")
+        raise FairwayError(f"{table.location} has no column {strange[0]}: add it to the table first.")
     found, _ = put_through(frame, table, None)
     rows = sum(file.rows for file in found)
     if expected_rows is not None and rows != expected_rows:
         raise UnbalancedBatch(
-            f"{rows} rows were written for {table.place}, where {expected_rows} belong: "
+            f"{rows} rows were written for {table.location}, where {expected_rows} belong: "
             "see that every Spark node mounts the lake's file system at the same path."
         )
     crashpoints.reached("files-written")
@@ -116,7 +116,7 @@ def put_rows(rows: pa.Table, table: Delta) -> list[DataFile]:
 def _writer(table: Delta, work: Work | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     snapshot = table.open()
     schema, partitions = pa.schema(snapshot.schema()), snapshot.metadata().partition_columns
-    return partial(write_batches, table.place.uri, schema, partitions, work=work)
+    return partial(write_batches, table.location.uri, schema, partitions, work=work)
 
 
 def _written(rows: Iterable[dict[str, Any]]) -> tuple[list[DataFile], list[str]]:
@@ -152,7 +152,7 @@ def write_batches(
     work: Work | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Write the batches of one task to durable files; return a row for each, and one for what was noted."""
-    files = _Files(Place(uri), schema, partitions)
+    files = _Files(Location(uri), schema, partitions)
     for batch in batches if work is None else work(batches):
         files.add(pa.Table.from_batches([batch]))
     done: list[tuple[object, ...]] = [
@@ -161,7 +161,7 @@ def write_batches(
     if work is not None:
         done.append((*[None] * 5, work.notes()))
     names = ("path", "size_bytes", "rows", "partition", "stats", "notes")
-    columns = [[row[place] for row in done] for place in range(len(names))]
+    columns = [[row[index] for row in done] for index in range(len(names))]
     types = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string())
     yield pa.record_batch([pa.array(one, type_) for one, type_ in zip(columns, types, strict=True)], list(names))
 
@@ -169,8 +169,8 @@ def write_batches(
 class _Files:
     """The files of one task, by partition."""
 
-    def __init__(self, place: Place, schema: pa.Schema, partitions: Sequence[str]) -> None:
-        self._place = place
+    def __init__(self, location: Location, schema: pa.Schema, partitions: Sequence[str]) -> None:
+        self._location = location
         self._partitions = partitions
         self._types = {field.name: field.type for field in schema}
         self._schema = pa.schema([field for field in schema if field.name not in partitions])
@@ -198,7 +198,7 @@ class _Files:
             if len(self._open) >= FILES_OPEN_MAX:
                 self._done.append(self._open.pop(next(iter(self._open))).close())
             partition = dict(zip(self._partitions, values, strict=True))
-            found = self._open[values] = _File(self._place, self._schema, partition)
+            found = self._open[values] = _File(self._location, self._schema, partition)
         return found
 
     def close(self) -> list[DataFile]:
@@ -209,12 +209,12 @@ class _Files:
 class _File:
     """A file that is being written."""
 
-    def __init__(self, place: Place, schema: pa.Schema, partition: Mapping[str, str | None]) -> None:
+    def __init__(self, location: Location, schema: pa.Schema, partition: Mapping[str, str | None]) -> None:
         folders = [f"{name}={_escaped(value)}" for name, value in partition.items()]
         self._path = "/".join([*folders, f"part-{uuid4()}.zstd.parquet"])
         self._schema, self._partition = schema, partition
         self._opened = ExitStack()
-        self._stream = self._opened.enter_context(place.create(self._path))
+        self._stream = self._opened.enter_context(location.create(self._path))
         self._footer: list[pq.FileMetaData] = []
         bounded = [field.name for field in schema if _has_bounds(field.type)]
         self._writer = pq.ParquetWriter(
@@ -260,9 +260,9 @@ def _has_bounds(kind: pa.DataType) -> bool:
 def statistics(footer: pq.FileMetaData) -> str:
     """Return the number of rows, and the bounds of columns, as a Delta log has them."""
     found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    for place in range(footer.num_columns):
-        name = footer.schema.column(place).path
-        groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
+    for index in range(footer.num_columns):
+        name = footer.schema.column(index).path
+        groups = [footer.row_group(group).column(index).statistics for group in range(footer.num_row_groups)]
         if "." in name or not groups or any(one is None or not one.has_null_count for one in groups):
             continue
         found["nullCount"][name] = sum(one.null_count for one in groups)

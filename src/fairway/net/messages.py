@@ -80,7 +80,7 @@ class Part(Message):
         self.total = total
 
     def commit(self) -> None:
-        """Does nothing: the message that ends the parts is what is committed."""
+        """Do nothing: the message that ends the parts is what is committed."""
 
 
 class Run:
@@ -115,7 +115,7 @@ class Run:
 
 
 class Batch:
-    """What `receive_many` took: messages in the order of their arrival, made only for who looks at them one by one."""
+    """What `receive_many` took: messages in the order of their arrival, made only when they are read one by one."""
 
     __slots__ = ("runs",)
 

@@ -1,6 +1,6 @@
 """DTLS on a socket: what a URL says about it, and the layer between socket and machine.
 
-The machine sees plaintexts, from addresses that hold the device's name; the socket sees records. Files are looked at
+The machine sees plaintexts, from addresses that hold the device's name; the socket sees records. Files are checked
 now and then: a new key, CA or list of the revoked is in use a few seconds after it was written, and a bad one is named
 in the log while the old one stays in use.
 """
@@ -30,7 +30,7 @@ from fairway.net.randomness import Cryptographic
 from fairway.net.urls import DTLS_FILES, Setting
 
 LOOK_US = 2_000_000
-"""How often files are looked at."""
+"""How often files are checked."""
 KEY_LOG = "SSLKEYLOGFILE"
 
 _log = logging.getLogger("fairway.dtls")
@@ -129,7 +129,7 @@ class SecureLink:
 
     @property
     def deadline_us(self) -> int | None:
-        """When something is due: a retransmission, a renewal, a look at the files."""
+        """When something is due: a retransmission, a renewal, a check of the files."""
         due_us = self._layer.next_deadline_us()
         return self._look_us if due_us is None else min(due_us, self._look_us)
 

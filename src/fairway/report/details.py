@@ -69,7 +69,7 @@ def _timelines(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, dict[st
 
 
 def _longer_ways(tables: LakeTables, sessions: Sequence[Row]) -> dict[Key, bool]:
-    """Return of sessions that are looked at packet by packet which way's round trips count: the longer ones."""
+    """Return of sessions that are shown packet by packet which way's round trips count: the longer ones."""
     trips: dict[tuple[Key, bool], list[int]] = {}
     for batch in over_time(tables, 1, sessions):
         sums = [("rtt_p50_us", "sum"), ("rtt_samples", "sum")]

@@ -65,7 +65,7 @@ def overview(found: Found, point: str) -> list[Markup]:
 def _verdict(total: Totals, rules: Sequence[Broken], judged: bool) -> str:
     sessions = total["sessions"]
     if not total["in_need"]:
-        unbroken = "no rule was broken" if judged else "rules were not looked at"
+        unbroken = "no rule was broken" if judged else "rules were not checked"
         return f"All {count(sessions)} sessions went well: {unbroken}, and none lost or repeated much."
     parts = [
         f"{count(total[name])} {words}"

@@ -96,7 +96,7 @@ def tiles(rows: Sequence[Tile]) -> Markup:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], *, words: int = 1) -> Markup:
     """Return a table that sorts by a click on a head; the first `words` columns are text, the others numbers."""
-    styles = ["word" if place < words else "number" for place in range(len(heads))]
+    styles = ["word" if index < words else "number" for index in range(len(heads))]
     head = [
         element("th", element("button", name, {"type": "button"}), {"class": style, "scope": "col"})
         for name, style in zip(heads, styles, strict=True)
@@ -236,7 +236,7 @@ class Chart:
 
 
 def chart(picture: Chart) -> Markup:
-    """Return the place where a chart is drawn."""
+    """Return the element in which a chart is drawn."""
     told = dumps(asdict(picture), separators=(",", ":"), default=list)
     canvas = element("div", "", {"class": "chart", "data-chart": told, "style": f"min-height:{picture.height}px"})
     return _figure(picture.title, canvas, picture.says)

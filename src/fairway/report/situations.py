@@ -80,8 +80,8 @@ def colour(variant: str, among: Sequence[str]) -> int:
     """Return the colours: a protocol has its own, and further variants of it those that are free."""
     protocol = variant.split(maxsplit=1)[0]
     same = [other for other in among if other.split()[0] == protocol]
-    place = same.index(variant)
-    return COLOURS.get(protocol, 0) if place == 0 else 4 + 1 + (list(among).index(variant) - 1) % 4
+    position = same.index(variant)
+    return COLOURS.get(protocol, 0) if position == 0 else 4 + 1 + (list(among).index(variant) - 1) % 4
 
 
 def pictures(situation: Situation, points: Sequence[Point]) -> list[Markup]:

@@ -13,8 +13,8 @@ import pyarrow.dataset as ds
 from fairway.core.errors import BadOption
 from fairway.core.tables import CAPTURE_TABLES, Table
 from fairway.store.analyses import datasets
+from fairway.store.locations import location_of
 from fairway.store.parquet import arrow_schema
-from fairway.store.places import place_of
 
 BATCH_ROWS = 65_536
 READ_AHEAD_BATCHES = 4
@@ -30,10 +30,10 @@ class LakeTables:
     """The capture tables of one lake, all at the newest run that all of them hold; any of them may be missing."""
 
     def __init__(self, lake: Path | str) -> None:
-        place = place_of(lake)
-        if place.is_folder and not place.folder.is_dir():
+        location = location_of(lake)
+        if location.is_folder and not location.folder.is_dir():
             raise BadOption(f"{lake} is no folder; name the lake that `fairway analyze` has written")
-        found = datasets(place)
+        found = datasets(location)
         self._sets = {
             table.name: _checked(table, found[table.name]) if table.name in found else None for table in CAPTURE_TABLES
         }

@@ -26,7 +26,7 @@ class Expectation:
 
 
 def exchange_fails(loss: int) -> Fraction:
-    """Return the chance that a packet or its acknowledgement is lost, for a loss per million each way."""
+    """Return the probability that a packet or its acknowledgement is lost, for a loss per million each way."""
     passes = Fraction(MILLION - loss, MILLION)
     return 1 - passes * passes
 

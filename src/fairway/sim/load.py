@@ -58,11 +58,11 @@ class Load:
 @cache
 def _pattern() -> bytes:
     """Return bytes in which no stretch looks like another."""
-    return b"".join(Seeded(place).bits(512).to_bytes(64, "big") for place in range(_PATTERN_BYTES // 64))
+    return b"".join(Seeded(index).bits(512).to_bytes(64, "big") for index in range(_PATTERN_BYTES // 64))
 
 
 class Bodies:
-    """Makes bodies that name their sender, receiver and number, filled with bytes that differ from place to place."""
+    """Makes bodies that name their sender, receiver and number, filled with bytes that differ everywhere."""
 
     __slots__ = ("_load", "_pattern", "_random")
 

@@ -1,4 +1,4 @@
-"""The bounds of memory, looked at from outside: how long is the longest table of a machine.
+"""The bounds of memory, measured from outside: how long is the longest table of a machine.
 
 The walk goes through attributes, slots and containers, so that a table that somebody adds later is seen as well.
 """

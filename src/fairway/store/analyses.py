@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fairway.core.layout import TABLES
 from fairway.core.tables import ANALYSIS_TABLES
 from fairway.store.delta import Delta, VersionGone
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -21,12 +21,12 @@ APPLICATION = "fairway/analysis"
 """The application whose position in a table is the number of the last run that has committed to it."""
 
 
-def tables(lake: Place) -> dict[str, Delta]:
+def tables(lake: Location) -> dict[str, Delta]:
     """Return the tables of captures by name; they need not be there."""
     return {table.name: Delta(lake / TABLES / table.name) for table in ANALYSIS_TABLES}
 
 
-def common_run(lake: Place) -> dict[str, DeltaTable]:
+def common_run(lake: Location) -> dict[str, DeltaTable]:
     """Return a snapshot of each table that is there, at the newest run that all of them hold.
 
     Where the history of a table does not reach back so far, it is read as it is.
@@ -51,14 +51,14 @@ def dataset(table: Delta, snapshot: DeltaTable) -> ds.Dataset:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    filesystem, path = table.place.filesystem()
+    filesystem, path = table.location.filesystem()
     cut = snapshot.metadata().partition_columns
     schema = pa.schema([field for field in pa.schema(snapshot.schema()) if field.name not in cut])
     files = [f"{path}/{file.path}" for file, _ in table.files(snapshot)]
     return ds.dataset(files, schema=schema, format="parquet", filesystem=filesystem)
 
 
-def datasets(lake: Place) -> dict[str, ds.Dataset]:
+def datasets(lake: Location) -> dict[str, ds.Dataset]:
     """Return the rows of every table that is there, all at one run."""
     deltas = tables(lake)
     return {name: dataset(deltas[name], snapshot) for name, snapshot in common_run(lake).items()}

@@ -25,7 +25,7 @@ from urllib.parse import unquote
 from fairway.core.errors import FairwayError
 from fairway.store import crashpoints
 from fairway.store.files import make_folder
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -42,7 +42,7 @@ _LEFTOVER = re.compile(r"_commit_.*\.tmp|\._last_checkpoint\.\d+")
 
 
 class NoTable(FairwayError):
-    """There is no table at this place."""
+    """There is no table at this location."""
 
 
 class DamagedTable(FairwayError):
@@ -77,11 +77,11 @@ Advances = Mapping[str, tuple[int, int]]
 
 
 class Delta:
-    """A Delta table, by its place."""
+    """A Delta table, by its location."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.log = place / LOG
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.log = location / LOG
 
     def exists(self) -> bool:
         return any(_ENTRY.fullmatch(name) or _CHECKPOINT.fullmatch(name) for name in self.log.names())
@@ -92,16 +92,16 @@ class Delta:
         from deltalake.exceptions import DeltaError, TableNotFoundError
 
         try:
-            return DeltaTable(self.place.uri, version=version)
+            return DeltaTable(self.location.uri, version=version)
         except TableNotFoundError:
-            raise NoTable(f"{self.place} is no table.") from None
+            raise NoTable(f"{self.location} is no table.") from None
         except DeltaError as error:
             if version is not None and self.exists():
-                raise VersionGone(f"{self.place} has no version {version}, or not any more.") from error
+                raise VersionGone(f"{self.location} has no version {version}, or not any more.") from error
             reason = str(error).splitlines()[0]
             raise DamagedTable(
-                f"{self.place} cannot be opened ({reason}): start the stream, which repairs what a power cut leaves; "
-                "if it says this too, restore the table from a copy."
+                f"{self.location} cannot be opened ({reason}): start the stream, which repairs what a power cut "
+                "leaves; if it says this too, restore the table from a copy."
             ) from error
 
     def create(
@@ -118,11 +118,11 @@ class Delta:
         from deltalake.exceptions import DeltaError
         from deltalake.transaction import CommitProperties, Transaction
 
-        if self.place.is_folder:
+        if self.location.is_folder:
             make_folder(self.log.folder)
         try:
             made = DeltaTable.create(
-                self.place.uri,
+                self.location.uri,
                 schema,
                 mode="overwrite" if overwrite else "error",
                 partition_by=list(partitions),
@@ -137,7 +137,7 @@ class Delta:
         except DeltaError as error:
             if overwrite or not self.exists():
                 raise
-            raise Overtaken(f"Another writer has made {self.place} at the same time.") from error
+            raise Overtaken(f"Another writer has made {self.location} at the same time.") from error
         self.settle(made.version(), made)
 
     def position(self, snapshot: DeltaTable, application: str) -> int:
@@ -164,7 +164,7 @@ class Delta:
             found = self.position(snapshot, application)
             if found != wanted:
                 raise Overtaken(
-                    f"{self.place} is at {found} for {application}, not at {wanted}: another writer fills it."
+                    f"{self.location} is at {found} for {application}, not at {wanted}: another writer fills it."
                 )
         now_ms = time.time_ns() // 1_000_000
         adds = [AddAction(file.path, file.size_bytes, file.partition, now_ms, True, file.stats) for file in files]
@@ -175,7 +175,7 @@ class Delta:
         except CommitFailedError as error:
             if os.strerror(errno.ENOSPC) in str(error):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-            raise Overtaken(f"Another writer fills {self.place} at the same time ({error}).") from error
+            raise Overtaken(f"Another writer fills {self.location} at the same time ({error}).") from error
         crashpoints.reached("table-committed")
         version = self.settle(first, snapshot)
         crashpoints.reached("table-synced")
@@ -187,10 +187,10 @@ class Delta:
         Brings the snapshot up to date and returns its version.
         """
         snapshot.update_incremental()
-        for version in range(first, snapshot.version() + 1) if self.place.is_folder else ():
+        for version in range(first, snapshot.version() + 1) if self.location.is_folder else ():
             for action in self.entry(version) if files else ():
                 if "add" in action:
-                    self.place.sync(unquote(action["add"]["path"]))
+                    self.location.sync(unquote(action["add"]["path"]))
             self.log.sync(_entry_name(version))
         return snapshot.version()
 
@@ -220,7 +220,7 @@ class Delta:
         from fairway.store.parquet import batches
 
         for file, _ in self.files(self.open()):
-            yield from batches(self.place, file.path, wanted, file.partition)
+            yield from batches(self.location, file.path, wanted, file.partition)
 
     def added(self, since: int, until: int) -> list[DataFile]:
         """Return the files with rows that are new after one version and up to another, oldest first.
@@ -233,12 +233,12 @@ class Delta:
                 actions = self.entry(version)
             except FileNotFoundError:
                 raise VersionGone(
-                    f"The log of {self.place} does not reach back to version {since}: read the table as a whole, and "
-                    "keep a longer history if that happens again."
+                    f"The log of {self.location} does not reach back to version {since}: read the table as a whole, "
+                    "and keep a longer history if that happens again."
                 ) from None
             if any(action["remove"].get("dataChange", True) for action in actions if "remove" in action):
                 raise RowsRewritten(
-                    f"Version {version} of {self.place} changes or removes rows, so there is no list of new ones: "
+                    f"Version {version} of {self.location} changes or removes rows, so there is no list of new ones: "
                     "read the table as a whole."
                 )
             added = [action["add"] for action in actions if "add" in action]
@@ -252,7 +252,7 @@ class Delta:
 
         Only for the one writer of a table, and before it reads the table.
         """
-        if not self.place.is_folder:
+        if not self.location.is_folder:
             return []
         names = self.log.names()
         entries = sorted(filter(_ENTRY.fullmatch, names), reverse=True)
@@ -293,7 +293,7 @@ class Delta:
             return
         leaving = [_data_file(action["add"]) for action in actions if "add" in action]
         back = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
-        if not all((self.place.folder / path).exists() for path in back):
+        if not all((self.location.folder / path).exists() for path in back):
             return
         before = self.open(max(versions) - 1)
         now_ms = time.time_ns() // 1_000_000

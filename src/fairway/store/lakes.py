@@ -12,7 +12,7 @@ from fairway.core import layout
 from fairway.core.errors import BadOption, FairwayError
 from fairway.store.delta import Delta
 from fairway.store.files import FileLock, Held, make_folder
-from fairway.store.places import Place, place_of
+from fairway.store.locations import Location, location_of
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\")
 """In a path: delta-rs opens another than it has made."""
@@ -31,59 +31,59 @@ class TableBusy(FairwayError):
 
 
 class Lake:
-    """A lake: its places and its locks."""
+    """A lake: its locations and its locks."""
 
     def __init__(self, where: Path | str, *, create: bool = True) -> None:
-        """Open the lake, or make one where there is nothing; a place with anything else in it is refused."""
-        self.place = place_of(where)
-        found = _MISREAD.search(self.place.uri)
+        """Open the lake, or make one where there is nothing; a location with anything else in it is refused."""
+        self.location = location_of(where)
+        found = _MISREAD.search(self.location.uri)
         if found:
             raise BadOption(f"{where} has {found[0]!r} in it, which delta-rs takes for something else: name another.")
         self._check(create)
-        if create and self.place.is_folder:
+        if create and self.location.is_folder:
             for folder in layout.FOLDERS:
                 make_folder(self.path / folder)
         elif create:
             self._probe()
 
     def _check(self, create: bool) -> None:
-        if self.place.is_folder and self.path.exists() and not self.path.is_dir():
-            raise NotALake(f"{self.place} is a file: name a folder.")
-        found = self.place.names()
+        if self.location.is_folder and self.path.exists() and not self.path.is_dir():
+            raise NotALake(f"{self.location} is a file: name a folder.")
+        found = self.location.names()
         if layout.MARKER in found:
-            check_marker(self.place, self.place.read(layout.MARKER).decode())
+            check_marker(self.location, self.location.read(layout.MARKER).decode())
             return
         strange = [name for name in found if layout.is_strange(name)]
         if strange:
-            raise NotALake(f"{self.place} is no lake and holds other things ({strange[0]}): name another folder.")
+            raise NotALake(f"{self.location} is no lake and holds other things ({strange[0]}): name another folder.")
         if not create and not found:
-            raise NotALake(f"{self.place} is no lake: fairway gateway, stream and analyze make one.")
+            raise NotALake(f"{self.location} is no lake: fairway gateway, stream and analyze make one.")
         if create:
-            if self.place.is_folder:
+            if self.location.is_folder:
                 make_folder(self.path)
             with suppress(FileExistsError):  # somebody else makes the lake at the same time
-                self.place.write(layout.MARKER, layout.MARKER_TEXT)
+                self.location.write(layout.MARKER, layout.MARKER_TEXT)
 
     def _probe(self) -> None:
         """See that the store refuses to replace an object: segments and commits of tables rest on that."""
         try:
-            self.place.write(layout.MARKER, layout.MARKER_TEXT)
+            self.location.write(layout.MARKER, layout.MARKER_TEXT)
         except FileExistsError:
             return
         raise StoreUnsafe(
-            f"The store of {self.place} has replaced an object that a conditional PUT (If-None-Match: *) must not "
+            f"The store of {self.location} has replaced an object that a conditional PUT (If-None-Match: *) must not "
             "replace, so messages could be lost there: use a store that supports it."
         )
 
     @property
     def path(self) -> Path:
         """The folder; raise `BadOption` where the lake is in an object store."""
-        return self.place.folder
+        return self.location.folder
 
     @property
-    def landing(self) -> Place:
+    def landing(self) -> Location:
         """Where gateways put sealed segments."""
-        return self.place / layout.LANDING
+        return self.location / layout.LANDING
 
     @property
     def gateways(self) -> Path:
@@ -99,7 +99,7 @@ class Lake:
 
     def delta(self, name: str) -> Delta:
         """Return a Delta table of the lake, which need not be there."""
-        return Delta(self.place / layout.TABLES / name)
+        return Delta(self.location / layout.TABLES / name)
 
     @contextmanager
     def lock(self, table: str, holder: str) -> Iterator[None]:
@@ -107,7 +107,7 @@ class Lake:
 
         An object store has no locks: there the positions of a table refuse its second writer, at a commit.
         """
-        if not self.place.is_folder:
+        if not self.location.is_folder:
             yield
             return
         make_folder(self.path / layout.LOCKS)
@@ -122,7 +122,7 @@ class Lake:
             lock.release()
 
 
-def check_marker(lake: Place, version: str) -> None:
+def check_marker(lake: Location, version: str) -> None:
     """Refuse a lake of another layout."""
     if version == layout.MARKER_TEXT:
         return

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fairway.core.tables import Table
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 ROWS_MAX = 16_384
 BATCH_BYTES = 8 << 20
@@ -31,11 +31,11 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def batches(
-    place: Place, name: str, wanted: pa.Schema, constants: Mapping[str, str | None] | None = None
+    location: Location, name: str, wanted: pa.Schema, constants: Mapping[str, str | None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read a file as batches of the wanted columns; one that the file lacks is a constant given as text, or null."""
     constants = constants or {}
-    with place.open(name) as opened, pq.ParquetFile(opened) as file:
+    with location.open(name) as opened, pq.ParquetFile(opened) as file:
         there = [field.name for field in wanted if field.name in file.schema_arrow.names]
         for batch in file.iter_batches(_rows_at_once(file.metadata), columns=there):
             columns = []

@@ -94,7 +94,7 @@ def _told(table: Delta) -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
-        raise NotCompacted(f"{table.place} cannot be compacted: {sentence(error)}") from error
+        raise NotCompacted(f"{table.location} cannot be compacted: {sentence(error)}") from error
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def claimed(table: Delta) -> Iterator[None]:
     On a file system the caller holds the table's lock. In an object store the claim is a position of the table, the
     time at which it ends, in milliseconds: one that a killed process left is over then.
     """
-    if table.place.is_folder:
+    if table.location.is_folder:
         yield
         return
     snapshot, now_ms = table.open(), time.time_ns() // 1_000_000
@@ -112,7 +112,7 @@ def claimed(table: Delta) -> Iterator[None]:
     if held > now_ms:
         minutes = math.ceil((held - now_ms) / 60_000)
         raise Overtaken(
-            f"Another process compacts {table.place}, or was killed while it did: try again in {minutes} minutes."
+            f"Another process compacts {table.location}, or was killed while it did: try again in {minutes} minutes."
         )
     table.commit(snapshot, [], advances={CLAIMED: (held, claim)})
     try:
@@ -123,7 +123,7 @@ def claimed(table: Delta) -> Iterator[None]:
 
 def _compact(table: Delta) -> Compacted | None:
     snapshot = table.open()
-    first, name = snapshot.version() + 1, table.place.uri.rpartition("/")[2]
+    first, name = snapshot.version() + 1, table.location.uri.rpartition("/")[2]
     files = len(snapshot.file_uris())
     found = snapshot.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=by_itself())
     crashpoints.reached("compacted")
@@ -131,7 +131,7 @@ def _compact(table: Delta) -> Compacted | None:
     # Hours are what the library counts in; files that a task is writing now are younger, or this is a test. Where there
     # are no locks a stream may run beside this: what it has written and not committed must stay.
     hours = math.ceil(_history_s(snapshot.metadata().configuration) / 3_600)
-    hours = hours if table.place.is_folder else max(1, hours)
+    hours = hours if table.location.is_folder else max(1, hours)
     snapshot.vacuum(
         hours, dry_run=False, enforce_retention_duration=False, full=True, post_commithook_properties=by_itself()
     )
@@ -147,7 +147,7 @@ def checkpoint(table: Delta) -> None:
     An entry behind it proves that a compaction before it was synced; without one, the next start does not trust it.
     """
     snapshot = table.open()
-    if not table.place.is_folder:
+    if not table.location.is_folder:
         with _told(table):
             snapshot.create_checkpoint()
         crashpoints.reached("checkpointed")
@@ -166,7 +166,7 @@ def _write_checkpoint(table: Delta, version: int) -> None:
     """
     from deltalake import DeltaTable
 
-    aside = table.place.folder / ASIDE
+    aside = table.location.folder / ASIDE
     shutil.rmtree(aside, ignore_errors=True)
     (aside / LOG).mkdir(parents=True)
     for name in table.log_since_checkpoint(version):

@@ -26,8 +26,8 @@ class Truth:
     tables: Mapping[str, DataFrame]
 
 
-def wishes(protocol: str, layout: str | None, seed: int) -> RunOptions:
-    """Return a run with loss, copies and reordering; every third one goes both ways."""
+def run_options(protocol: str, layout: str | None, seed: int) -> RunOptions:
+    """Return a run with loss, duplicates and reordering; every third one goes both ways."""
     return RunOptions(
         protocol=protocol,
         layout=layout,
@@ -46,7 +46,7 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
     worlds: list[World] = []
     for seed in range(SEEDS):
         for protocol, layout in VARIANTS:
-            worlds.append(simulated(len(worlds), case(wishes(protocol, layout, seed)), seed))
+            worlds.append(simulated(len(worlds), case(run_options(protocol, layout, seed)), seed))
     folder = tmp_path_factory.mktemp("truth")
     capture = folder / "all.pcapng"
     capture.write_bytes(b"".join(world.capture for world in worlds))
@@ -56,6 +56,6 @@ def truth(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trut
 
 @pytest.fixture
 def one_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets commands use the tests' session: starting one costs more than all else."""
+    """Let commands use the tests' session: starting one costs more than all else."""
     monkeypatch.setattr(session, "start", lambda name, master, settings: spark)
     monkeypatch.setattr(session, "end", lambda spark: None)

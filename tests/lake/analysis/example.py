@@ -8,7 +8,7 @@ from fairway.sim.configuration import RunOptions, case
 from tests.lake.analysis.worlds import simulated
 
 SEED = 7
-WISHES = {
+RUNS = {
     "udpc": RunOptions(protocol="udpc", loss=0.05, duplicate=0.02, messages=60),
     "mrp": RunOptions(protocol="mrp", loss=0.05, reorder=0.05, messages=60, two_way=True),
     "rup": RunOptions(protocol="rup", loss=0.1, messages=12, size=20_000),
@@ -19,7 +19,7 @@ WISHES = {
 def write_example(folder: Path) -> list[Path]:
     """Write `PROTOCOL.pcapng` for each protocol, captured at both ends, and return the paths."""
     paths = []
-    for number, (protocol, wishes) in enumerate(WISHES.items()):
+    for number, (protocol, run_options) in enumerate(RUNS.items()):
         paths.append(folder / f"{protocol}.pcapng")
-        paths[-1].write_bytes(simulated(number, case(wishes), SEED).capture)
+        paths[-1].write_bytes(simulated(number, case(run_options), SEED).capture)
     return paths

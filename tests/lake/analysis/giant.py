@@ -36,7 +36,7 @@ CLIENT, SERVER = ("10.0.0.1", 40_000), ("10.9.0.1", 9_001)
 PIECE = 200_000
 """So many packets are made at a time."""
 BATCH_ROWS = 10_000
-"""As many as Spark hands over at a time."""
+"""As many as Spark passes on at a time."""
 KEPT = b" and more" * 128
 """Stands behind bodies that are kept."""
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from fairway.core.tables import ANALYSIS_TABLES, CAPTURES
 from fairway.store.analyses import datasets
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 Row = dict[str, Any]
 
 
 def table_rows(lake: Path, name: str) -> list[Row]:
     """Return the rows of a table as a reader sees them; none before the table is there."""
-    found = datasets(place_of(lake))
+    found = datasets(location_of(lake))
     return found[name].to_table().to_pylist() if name in found else []
 
 

@@ -30,7 +30,7 @@ def packets_of(datagrams: pa.Table, ports: Mapping[int, str] | None = None) -> P
         return Decoded(Rows(datagrams.filter(pa.array(seen))), spoken_on).protocol
 
     stays = borne_out(rows, mixed(rows.numbers("flow")), recognise)
-    # In the order of time, then by place, so that it does not depend on the order of files.
+    # In the order of time, then by offset, so that it does not depend on the order of files.
     order = [(name, "ascending") for name in ("at_ns", "file_id", "offset")]
     return packets(Decoded(Rows(datagrams.filter(pa.array(stays)).sort_by(order)), spoken_on))
 
@@ -56,7 +56,7 @@ def made(spark: SparkSession, datagrams: pa.Table, ports: Mapping[int, str] | No
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """Unfolds dictionaries, which Spark does not take."""
+    """Unfold dictionaries, which Spark does not take."""
     fields = [
         pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
         for field in table.schema

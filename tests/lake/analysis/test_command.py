@@ -75,16 +75,16 @@ def test_what_is_no_lake_is_refused_and_left_alone(tmp_path: Path, capsys: pytes
     (tmp_path / "good.pcapng").write_bytes(capture("mrp"))
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
-    for place in ("home", "good.pcapng"):
-        assert run(["analyze", str(tmp_path / "good.pcapng"), "--lake", str(tmp_path / place)]) == 1
+    for name in ("home", "good.pcapng"):
+        assert run(["analyze", str(tmp_path / "good.pcapng"), "--lake", str(tmp_path / name)]) == 1
         said = capsys.readouterr().err.strip()
-        assert place in said
+        assert name in said
         assert len(said.splitlines()) == 1
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
 
 
 def talk(protocol: str, folder: Path, *, lossy: bool, query: str = "") -> list[Path]:
-    """Has two real endpoints exchange messages, and gives the traces of both."""
+    """Have two real endpoints exchange messages, and return the traces of both."""
     name = "-".join([protocol, "lossy" if lossy else "direct", query])
     traces = [folder / f"{name}-{end}.pcapng" for end in ("listener", "caller")]
     bodies = [b"%04d" % number * (1 + number % 50) for number in range(MESSAGES)]
@@ -153,7 +153,7 @@ class CaptureTool(threading.Thread):
 
 
 def followed(folder: Path, lake: Path, files: dict[str, bytes], capsys: pytest.CaptureFixture[str]) -> list[Row]:
-    """Follows a folder until the files are in the tables, and gives what was said of each run."""
+    """Follow a folder until the files are in the tables, and return what was said of each run."""
     tool = CaptureTool(folder, lake, files)
     tool.start()
     assert run(["analyze", "--follow", str(folder), "--lake", str(lake), "--json"]) == 0

@@ -18,8 +18,8 @@ from fairway.lake.analysis import giants
 from fairway.lake.analysis.acknowledgements import Facts, facts
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.analysis.enrich import ORDER, Enrich
-from fairway.lake.analysis.packets import Heard, heard_in
-from fairway.lake.analysis.said import Said
+from fairway.lake.analysis.headers import Headers
+from fairway.lake.analysis.packets import Ordered, in_order
 from fairway.lake.arrays import Carried, Runs
 from fairway.lake.captures.files import Capture, Span
 from fairway.protocols.udpc.wire import ACK, SYN, Control, encode
@@ -39,12 +39,12 @@ WHOLE = 1 << 30
 
 def runs() -> list[bytes]:
     """A run of each protocol over a bad network, seen at both ends, more than a thousand packets in each flow."""
-    wishes = [
+    configurations = [
         RunOptions(protocol=protocol, layout=layout, loss=0.05, duplicate=0.05, reorder=0.05, jitter_ms=5,
                    messages=300, size=2_500 if protocol == "rup" else 40, two_way=True)
         for protocol, layout in VARIANTS
     ]  # fmt: skip
-    return [simulated(number, case(wish), number).capture for number, wish in enumerate(wishes)]
+    return [simulated(number, case(one), number).capture for number, one in enumerate(configurations)]
 
 
 def odd() -> list[bytes]:
@@ -60,7 +60,7 @@ def odd() -> list[bytes]:
 
 def crowded() -> list[bytes]:
     """Many packets under one number: parts of one message, data that acknowledges the same for long, and storms."""
-    wish = RunOptions(protocol="rup", loss=0.05, duplicate=0.1, reorder=0.05, jitter_ms=5, messages=2, size=300_000)
+    lossy = RunOptions(protocol="rup", loss=0.05, duplicate=0.1, reorder=0.05, jitter_ms=5, messages=2, size=300_000)
     data = [(0.01 * number, True, piggyback(1, 7, 1 + number * 2 // 3, number // 200, "68656c6c6f"))
             for number in range(600)]  # fmt: skip
     answers = [(0.005 + 0.01 * number, False, piggyback(7, 1, number // 250, number // 3, "6f6b" * (number % 125 == 0)))
@@ -68,7 +68,7 @@ def crowded() -> list[bytes]:
     stamps = [(0.01 * number, True, stamped(7, 1, 4 + number // 300, number % 7)) for number in range(600)]
     echoes = [(0.005 + 0.03 * number, False, acknowledged(1, 7, 4, number % 5)) for number in range(200)]
     storms = [capture(sent, number, MRP) for number, sent in enumerate((data + answers, stamps + echoes))]
-    return [simulated(9, case(wish), 9).capture, *storms]
+    return [simulated(9, case(lossy), 9).capture, *storms]
 
 
 def merged() -> list[bytes]:
@@ -132,21 +132,21 @@ def test_chunks_give_the_same_rows(
     whole = packets(records, WHOLE, ports)
     chunks, pieces = [], []
 
-    def noting(decoded: Decoded, *known: Any) -> Heard:
+    def noting(decoded: Decoded, *known: Any) -> Ordered:
         chunks.append(len(decoded.rows))
-        return heard_in(decoded, *known)
+        return in_order(decoded, *known)
 
-    def noting_facts(said: Said, *known: Any) -> Facts:
-        pieces.append(len(said.kind))
-        return facts(said, *known)
+    def noting_facts(headers: Headers, *known: Any) -> Facts:
+        pieces.append(len(headers.kind))
+        return facts(headers, *known)
 
-    monkeypatch.setattr(giants, "heard_in", noting)
+    monkeypatch.setattr(giants, "in_order", noting)
     monkeypatch.setattr(giants, "facts", noting_facts)
     assert packets(records, chunk_rows, ports, batch_rows).equals(whole)
     assert len(whole) == len(records) or made is merged
     assert len(chunks) > 20
     assert max(chunks) < 2 * chunk_rows + 64  # the pieces of one record stay together
-    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is looked at with both
+    assert max(pieces) < 2 * max(chunks)  # a record with two numbers is read with both
 
 
 def test_chunks_and_groups_end_sooner_where_bodies_are_large(tmp_path: Path) -> None:

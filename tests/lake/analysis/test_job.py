@@ -66,7 +66,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def _halves(capture: bytes) -> tuple[bytes, bytes]:
-    """Cuts a capture between two packets; both halves begin with the section and its interfaces."""
+    """Cut a capture between two packets; both halves begin with the section and its interfaces."""
     starts, at = [], 0
     while at < len(capture):
         starts.append(at)
@@ -78,7 +78,7 @@ def _halves(capture: bytes) -> tuple[bytes, bytes]:
 
 
 def versions(lake: Lake) -> dict[str, int]:
-    return {name: table.open().version() for name, table in tables(lake.place).items()}
+    return {name: table.open().version() for name, table in tables(lake.location).items()}
 
 
 def data_files(lake: Lake, name: str) -> set[str]:
@@ -163,13 +163,13 @@ class Onlooker(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(0.5):
             try:
-                places = [(row["file_id"], row["offset"]) for row in table_rows(self._lake, "packets")]
+                keys = [(row["file_id"], row["offset"]) for row in table_rows(self._lake, "packets")]
             except Exception as error:
                 self.wrong.append(repr(error))
                 return
             self.looks += 1
-            if len(set(places)) != len(places) or not places:
-                self.wrong.append(f"{len(places)} rows, {len(set(places))} different")
+            if len(set(keys)) != len(keys) or not keys:
+                self.wrong.append(f"{len(keys)} rows, {len(set(keys))} different")
 
 
 def test_files_one_by_one_give_the_tables_of_all_together_and_compute_only_what_they_touch(
@@ -247,7 +247,7 @@ def test_a_second_start_between_two_commits_ends_one_of_them_with_a_sentence(
         analyze(spark, lake, map(str, captures))
     analyze(spark, lake, [])
     assert all_tables(lake.path) == all_tables(together.path)
-    assert {table.position(table.open(), APPLICATION) for table in tables(lake.place).values()} == {3}
+    assert {table.position(table.open(), APPLICATION) for table in tables(lake.location).values()} == {3}
 
 
 def ignored(_: object) -> None:
@@ -307,8 +307,8 @@ def test_bodies_that_are_asked_for_later_replace_the_rows(spark: SparkSession, b
 
 
 def test_a_reader_between_two_runs_sees_the_run_that_all_tables_hold(begun: Lake, together: Lake) -> None:
-    assert set(common_run(begun.place)) == {table.name for table in ANALYSIS_TABLES}
-    assert {CAPTURES.name, PACKETS.name, SESSIONS.name} <= set(common_run(together.place))
+    assert set(common_run(begun.location)) == {table.name for table in ANALYSIS_TABLES}
+    assert {CAPTURES.name, PACKETS.name, SESSIONS.name} <= set(common_run(together.location))
 
 
 def test_counts_of_tasks_add_up() -> None:
@@ -322,9 +322,9 @@ def test_counts_of_tasks_add_up() -> None:
 
 
 def test_every_datagram_is_decoded_once_as_each_protocol(captures: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """As all four: which one a flow speaks is known only when all of its datagrams have been looked at.
+    """As all four: which one a flow speaks is known only when all of its datagrams have been read.
 
-    An episode that is understood in chunks is looked at again, as what it speaks.
+    An episode that is decoded in chunks is read again, as its protocol.
     """
     decoded: Counter[str] = Counter()
 

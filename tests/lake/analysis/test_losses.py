@@ -16,12 +16,12 @@ from tests.lake.captures.reading import datagrams
 RATES = (0.02, 0.1, 0.25)
 SEED = 29
 ERROR = 0.025
-"""The standard error that three hundred packets leave at most; half of the copies are of acknowledgements."""
+"""The standard error that three hundred packets leave at most; half of the retransmissions are of acknowledgements."""
 Estimates = dict[tuple[str, str, float], float]
 """By point, protocol with its layout, and true rate."""
 
 
-def wishes(protocol: str, layout: str | None, rate: float) -> RunOptions:
+def run_options(protocol: str, layout: str | None, rate: float) -> RunOptions:
     """Return a run of some three hundred numbered packets, of which that share is lost each way."""
     if protocol == "rup":
         return RunOptions(protocol=protocol, loss=rate, messages=20, size=20_000)
@@ -31,7 +31,7 @@ def wishes(protocol: str, layout: str | None, rate: float) -> RunOptions:
 @pytest.fixture(scope="module")
 def estimates(spark: SparkSession) -> Estimates:
     runs = [(protocol, layout, rate) for rate in RATES for protocol, layout in VARIANTS]
-    worlds = [simulated(number, case(wishes(*run)), SEED) for number, run in enumerate(runs)]
+    worlds = [simulated(number, case(run_options(*run)), SEED) for number, run in enumerate(runs)]
     rows = datagrams((f"{number}.pcapng", world.capture) for number, world in enumerate(worlds))
     told = made(spark, rows)["sessions"].select("caller", "point", "loss_out").toArrow()
     found: dict[tuple[Any, Any], Any] = {(row["caller"], row["point"]): row["loss_out"] for row in told.to_pylist()}

@@ -63,11 +63,11 @@ CASES: dict[str, tuple[list[Sent], ...]] = {
     "apart": (COPIES[5:], COPIES[:5]),
     "wrap": (
         [
-            *((0.1 * place, True, stamped(7, 1, number, place)) for place, number in enumerate(WRAP)),
-            *((0.05 + 0.1 * place, False, acknowledged(1, 7, number, place)) for place, number in enumerate(WRAP)),
+            *((0.1 * index, True, stamped(7, 1, number, index)) for index, number in enumerate(WRAP)),
+            *((0.05 + 0.1 * index, False, acknowledged(1, 7, number, index)) for index, number in enumerate(WRAP)),
         ],
     ),
-    "late": ([(place, True, stamped(7, 1, number, 1)) for place, number in enumerate((65_535, 0, 65_535, 1))],),
+    "late": ([(index, True, stamped(7, 1, number, 1)) for index, number in enumerate((65_535, 0, 65_535, 1))],),
     "version": (
         [
             (0, True, CONNECT_PIGGYBACK),

@@ -46,7 +46,7 @@ def transfers_of(truth: Truth) -> dict[tuple[str, str], Row]:
 
 
 def disagreements(worlds: Iterable[World], told: Told, true: Callable[[Statistics, Statistics], int]) -> list[str]:
-    """Compares a number of the tables with one of the machines, for every run and both ways."""
+    """Compare a number of the tables with one of the machines, for every run and both ways."""
     found = []
     for world in worlds:
         server, client = world.result.nodes
@@ -54,8 +54,8 @@ def disagreements(worlds: Iterable[World], told: Told, true: Callable[[Statistic
             machines = (client, server) if sender == CLIENT else (server, client)
             table, machine = told(world, sender, receiver), true(*machines)
             if table != machine:
-                place = f"{world.configuration.protocol} seed {world.result.seed} from {sender}"
-                found.append(f"{place}: the table says {table}, the machine {machine}")
+                run_name = f"{world.configuration.protocol} seed {world.result.seed} from {sender}"
+                found.append(f"{run_name}: the table says {table}, the machine {machine}")
     return found
 
 

@@ -37,7 +37,7 @@ def host(number: int, original: str) -> str:
 
 
 def simulated(number: int, configuration: Configuration, seed: int, *, delay_s: int = 0) -> World:
-    """Runs a configuration and gives it with its trace, which begins `delay_s` after the usual date."""
+    """Run a configuration and return it with its trace, which begins `delay_s` after the usual date."""
     file = io.BytesIO()
     points = ["server", *(f"client {index}" for index in range(1, configuration.clients + 1)), "hostile"]
     writer = PcapngWriter(file.write, points)

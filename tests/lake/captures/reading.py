@@ -45,7 +45,7 @@ def datagrams(captures: Iterable[tuple[str, bytes]]) -> pa.Table:
             path.write_bytes(data)
             rows = datagrams_of([path])
             for column, text in (("file", name), ("file_id", f"id of {name}")):
-                place = rows.column_names.index(column)
-                rows = rows.set_column(place, rows.field(column), pa.array([text] * len(rows), pa.string()))
+                index = rows.column_names.index(column)
+                rows = rows.set_column(index, rows.field(column), pa.array([text] * len(rows), pa.string()))
             found.append(rows.cast(found[0].schema))
     return pa.concat_tables(found)

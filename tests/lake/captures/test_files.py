@@ -41,15 +41,15 @@ def test_a_capture_that_was_named_from_a_folder_is_read_from_any_other(
         assert len(data) == file.size_bytes
 
 
-@pytest.mark.parametrize("place", [0.5, 0.999])
-def test_what_stands_before_a_damage_of_a_packed_capture_is_read(tmp_path: Path, place: float) -> None:
+@pytest.mark.parametrize("share", [0.5, 0.999])
+def test_what_stands_before_a_damage_of_a_packed_capture_is_read(tmp_path: Path, share: float) -> None:
     """A step that fails takes with it what it has unpacked; so near a damage steps are short."""
     bodies = [Random(number).randbytes(500) for number in range(2_000)]
     packed = bytearray(gzip.compress(pcap(bodies), mtime=0))
-    packed[int(len(packed) * place)] ^= 0xFF
+    packed[int(len(packed) * share)] ^= 0xFF
     (tmp_path / "damaged.pcap.gz").write_bytes(packed)
     rows = records_of(tmp_path / "damaged.pcap.gz").num_rows
-    assert rows >= place * len(bodies) - 130  # zlib may see a damage up to 64 kB late, and not at once
+    assert rows >= share * len(bodies) - 130  # zlib may see a damage up to 64 kB late, and not at once
 
 
 PACKED = {"gzip": lambda data: gzip.compress(data, mtime=0), "zstd": zstd}

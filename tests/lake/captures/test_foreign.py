@@ -12,7 +12,7 @@ from fairway.capture.packets import Endpoint
 from fairway.capture.pcapng import PcapngWriter
 from fairway.lake.analysis.decoded import Decoded
 from fairway.lake.arrays import Rows
-from fairway.lake.captures.recognition import SPOKEN
+from fairway.lake.captures.recognition import RECOGNISED
 from fairway.protocols import NAMES
 from fairway.protocols.udpc import wire as udpc
 from tests.capture.datagrams import Datagram, decode_frame
@@ -26,7 +26,7 @@ Seen = tuple[int, Endpoint, Endpoint, bytes]
 
 
 def flows_of(folder: Path, flows: Iterable[tuple[Endpoint, Datagrams]]) -> list[str]:
-    """Returns the protocol of each flow; all are in one capture, each from a port of its own."""
+    """Return the protocol of each flow; all are in one capture, each from a port of its own."""
     pieces: list[bytes] = []
     trace = PcapngWriter(pieces.append, ("wire",))
     count = 0
@@ -46,7 +46,7 @@ def verdicts(folder: Path, capture: bytes, flows: int) -> list[str]:
         max(pair)
         for pair in zip(rows.numbers("source_port").tolist(), rows.numbers("destination_port").tolist(), strict=True)
     ]
-    by_port = dict(zip(ports, (SPOKEN[code] for code in found.tolist()), strict=True))
+    by_port = dict(zip(ports, (RECOGNISED[code] for code in found.tolist()), strict=True))
     assert len(by_port) == flows
     return [by_port[port] for port in sorted(by_port)]
 
@@ -113,7 +113,7 @@ def views_of(protocol: str, seeds: Iterable[int]) -> bytes:
                     seen.append((frame.at_ns, datagram.source, datagram.destination, datagram.payload))
             port += 1
             moved = {
-                end: (end[0], port if place else 1_000) for place, end in enumerate(sorted({one[1] for one in seen}))
+                end: (end[0], port if index else 1_000) for index, end in enumerate(sorted({one[1] for one in seen}))
             }
             for at_ns, source, destination, payload in view(seen, Random(f"{protocol} {seed}")):
                 trace.datagram(at_ns, moved[source], moved[destination], payload)
@@ -125,6 +125,6 @@ def test_our_own_traffic_is_recognised_though_little_of_it_was_captured(protocol
     """All that is unknown is one side's SYN, whose sessionID is another, and acknowledgements of pydevts alone."""
     seeds = range(1, 5)
     found = verdicts(tmp_path, views_of(protocol, seeds), len(seeds) * len(VIEWS))
-    unknown = {VIEWS[place % len(VIEWS)] for place, name in enumerate(found) if name == "unknown"}
+    unknown = {VIEWS[index % len(VIEWS)] for index, name in enumerate(found) if name == "unknown"}
     assert set(found) <= {protocol, "unknown"}
     assert unknown <= {"udpc": {one_way}, "pydevts": {one_way, late_one_way}}.get(protocol, set())

@@ -44,7 +44,7 @@ def test_every_part_of_a_file_knows_the_damages_before_it(tmp_path: Path) -> Non
     assert [count for part in parts for batch in batches(part) for count in batch.gaps.tolist()] == whole
 
 
-def test_tasks_and_a_walk_cut_files_in_the_same_places(
+def test_tasks_and_a_walk_cut_files_at_the_same_offsets(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = list(all_four(tmp_path).values())

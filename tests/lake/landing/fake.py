@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from fairway.core import layout
 from fairway.core.tables import PROTOCOLS, SEGMENT
 from fairway.lake.schemas import arrow_schema
-from fairway.store.places import Place, place_of
+from fairway.store.locations import Location, location_of
 
 DAY_US = 86_400_000_000
 NOON_US = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1e6)
@@ -29,12 +29,12 @@ class FakeGateway:
     """Seals segments in order. Offsets and bodies are a function of the gateway's name."""
 
     def __init__(
-        self, lake: Path, name: str, *, days: int = 1, shared: bool = False, landing: Place | None = None
+        self, lake: Path, name: str, *, days: int = 1, shared: bool = False, landing: Location | None = None
     ) -> None:
         """`landing` is where segments go, if not into the lake's folder: then that has the journal only."""
         self.name = name
         self.next = 0
-        self._landing = (landing or place_of(lake / layout.LANDING)) / name
+        self._landing = (landing or location_of(lake / layout.LANDING)) / name
         self.folder = lake / layout.LANDING / name
         self.folder.mkdir(parents=True, exist_ok=True)
         home = lake / layout.GATEWAYS / name
@@ -46,14 +46,14 @@ class FakeGateway:
         self._journal.execute("CREATE TABLE sealed (first INTEGER PRIMARY KEY, last INTEGER)")
 
     def acknowledge(self, count: int) -> tuple[int, int]:
-        """Commits messages to the journal and gives their offsets."""
+        """Commit messages to the journal and return their offsets."""
         first = self.next
         self._journal.execute("INSERT INTO messages VALUES (?, ?)", (first, count))
         self.next += count
         return first, self.next - 1
 
     def seal(self, count: int, body: Callable[[str, int], bytes] = message_body) -> Path:
-        """Acknowledges messages and puts them into a segment, in the order of steps that a gateway keeps."""
+        """Acknowledge messages and put them into a segment, in the order of steps that a gateway keeps."""
         first, last = self.acknowledge(count)
         path = self.folder / layout.segment_name(first, last)
         aside = self.folder / f".{path.name}"
@@ -85,5 +85,5 @@ class FakeGateway:
         return pa.table(columns, schema=arrow_schema(SEGMENT))
 
     def close(self) -> None:
-        """Closes the journal."""
+        """Close the journal."""
         self._journal.close()

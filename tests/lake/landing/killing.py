@@ -45,7 +45,7 @@ class Figures:
 def start_stream(
     lake: Path | str, crash_at: str = "", *, own_group: bool = False, options: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """Starts `fairway stream`, which may be told where to die, or be the first of a process group of its own."""
+    """Start `fairway stream`, which may be told where to die, or be the first of a process group of its own."""
     environment = os.environ | {crashpoints.VARIABLE: crash_at, "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1"}
     command = [sys.executable, "-m", "fairway", "stream", "--lake", str(lake), *options]
     command += ["--interval", "200ms", "--keep", "1s", "--master", "local[2]", "--json"]
@@ -107,7 +107,7 @@ class Reading(Loop):
         if not self.lake.delta("messages").exists():
             return
         for read in self.readers:
-            twice = doubles(read(self.lake.delta("messages").place.uri))
+            twice = doubles(read(self.lake.delta("messages").location.uri))
             self.figures.looks += 1
             if twice:
                 self.figures.faults.append(f"{read.__name__} saw rows twice: {twice[:3]}")
@@ -117,7 +117,7 @@ class Reading(Loop):
 
 
 def kill_once(lake: Path | str, crash_at: str, wait_s: float) -> None:
-    """Runs a stream until it dies: at a point of its own, or so long after its first batch."""
+    """Run a stream until it dies: at a point of its own, or so long after its first batch."""
     with start_stream(lake, crash_at) as process:
         assert process.stdout is not None
         if crash_at:
@@ -131,7 +131,7 @@ def kill_once(lake: Path | str, crash_at: str, wait_s: float) -> None:
 
 
 def end_politely(lake: Path | str, gateway: FakeGateway) -> int:
-    """Runs a stream until all is in the table, asks it to end, and gives its exit code."""
+    """Run a stream until all is in the table, ask it to end, and return its exit code."""
     deadline_s = time.monotonic() + PATIENCE_S
     with start_stream(lake) as process:
         while any(one.on_the_way for one in reconcile(Lake(lake))) and time.monotonic() < deadline_s:
@@ -161,7 +161,7 @@ def torture(
         figures.faults.append(f"the last stream left with {code}")
     figures.messages = gateway.next
     for read in readers:
-        found, wanted = read(opened.delta("messages").place.uri), expected(gateway, days=2)
+        found, wanted = read(opened.delta("messages").location.uri), expected(gateway, days=2)
         if found != wanted:
             lost, strange = sorted(set(wanted) - set(found))[:3], sorted(set(found) - set(wanted))[:3]
             figures.faults.append(

@@ -27,7 +27,7 @@ def land(
     keep_s: float = KEEP_S,
     happened: list[Happening] | None = None,
 ) -> list[Happening]:
-    """Lands what is there, and gives what happened; also in `happened`, for who expects a failure."""
+    """Land what is there, and return what happened; also in `happened`, for a caller that expects a failure."""
     happened = [] if happened is None else happened
     options = StreamOptions(available_now=True, keep_s=keep_s, specs=parse_specs(schemas, routes))
     Stream(Lake(lake), options, happened.append).run(lambda: spark, Event())

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from fairway.lake import register
 from fairway.store.delta import Delta
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.torture.readers import connected
 
 COLUMNS = "gateway, gateway_offset, protocol, CAST(day AS VARCHAR) AS day, body"
@@ -42,7 +42,7 @@ WANTED = pa.schema(
 
 def with_delta(table: Path | str) -> list[Read]:
     """Read a table by delta-rs, in the order of the rows' keys."""
-    found = pa.Table.from_batches(Delta(place_of(table)).rows(WANTED), WANTED)
+    found = pa.Table.from_batches(Delta(location_of(table)).rows(WANTED), WANTED)
     return sorted(Read(**row) for row in found.to_pylist())
 
 
@@ -76,7 +76,7 @@ READERS: Readers = (with_delta, with_duckdb, with_polars)
 
 def rows(lake: Path, table: str) -> list[dict[str, Any]]:
     """Return all columns of a table of a lake."""
-    delta = Delta(place_of(lake / "tables" / table))
+    delta = Delta(location_of(lake / "tables" / table))
     wanted = pa.schema(delta.open().schema())
     return list(pa.Table.from_batches(delta.rows(wanted), wanted).to_pylist())
 

@@ -35,7 +35,7 @@ class World:
     def land(self, first: int, last: int) -> None:
         rows = self.gateway.table(first, last)
         rows = rows.append_column("day", pa.array([date(2026, 3, 1)] * len(rows), pa.date32()))
-        write_deltalake(self.table.place.uri, rows.cast(arrow_schema(MESSAGES)), mode="append")
+        write_deltalake(self.table.location.uri, rows.cast(arrow_schema(MESSAGES)), mode="append")
 
     def count(self) -> Account:
         (account,) = reconcile(self.lake)
@@ -100,7 +100,7 @@ def test_without_a_journal_landing_and_table_are_the_witnesses(world: World, tmp
 def test_what_moves_between_two_looks_is_neither_missing_nor_double(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each place was read, everything goes one place further, and new messages come."""
+    """After each was read, everything moves on to the next, and new messages come."""
     world.gateway.seal(40)
     world.gateway.acknowledge(10)
     journal, with_segments, table = module._journal, module._with_segments, module.read_table
@@ -141,7 +141,7 @@ def test_a_compacted_table_is_counted_as_it_was(world: World) -> None:
 def test_a_damaged_file_is_named(world: World) -> None:
     world.gateway.seal(10)
     world.land(0, 9)
-    path = next(world.table.place.folder.rglob("day=*/**/*.parquet"))
+    path = next(world.table.location.folder.rglob("day=*/**/*.parquet"))
     path.write_bytes(b"half")
     with pytest.raises(Unreadable, match=rf"{path.name} cannot be read"):
         world.count()

@@ -164,8 +164,8 @@ def test_a_version_that_a_power_cut_takes_back_is_given_again_so_who_continues_g
     assert [one.messages for one in happened if isinstance(one, Landed)] == [20]
     assert messages(tmp_path) == expected(gateway, days=2)
     new, above = (spark.read.format("fairway.delta") for _ in range(2))
-    assert new.option("since", 2).load(table.place.uri).count() == 0
-    rows = above.option("where", '[["gateway_offset", ">=", 20]]').load(table.place.uri).collect()
+    assert new.option("since", 2).load(table.location.uri).count() == 0
+    rows = above.option("where", '[["gateway_offset", ">=", 20]]').load(table.location.uri).collect()
     assert sorted(row.gateway_offset for row in rows) == list(range(20, 30))
 
 

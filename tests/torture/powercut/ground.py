@@ -4,7 +4,7 @@ Of every file there is what a completed sync covers, and of every folder the nam
 chance that is handed in, nothing, or any part: single writes, torn at the borders of sectors, single names. That is
 harder than what a journalling file system does, and no harder than what it promises.
 
-A name that moves is never lost on both sides: it is at its new place, or still at its old one.
+A name that moves is never lost on both sides: it has its new path, or still its old one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ground:
         self._namings: list[Naming] = []
 
     def follow(self, events: Iterable[Event], cut_us: int) -> None:
-        """Takes in everything that began before the cut; what had not ended then may or may not have happened."""
+        """Take in everything that began before the cut; what had not ended then may or may not have happened."""
         for event in events:
             if event.begin_us >= cut_us:
                 break
@@ -80,7 +80,7 @@ class Ground:
         self._namings.append(Naming(event, inode, gives, takes))
 
     def _sync(self, event: Synced, path: Path) -> None:
-        """Makes safe what had ended when the sync began."""
+        """Make safe what had ended when the sync began."""
         inode = self._live.get(path)
         if inode is not None and not inode.folder:
             inode.safe = sum(change.end_us <= event.begin_us for change in inode.changes)
@@ -93,7 +93,7 @@ class Ground:
     # What is left.
 
     def build(self, target: Path, random: Random, per_million: int) -> None:
-        """Writes the folder, below another, as the cut leaves it; what is not safe is there with this chance."""
+        """Write the folder, below another, as the cut leaves it; what is not safe is there with this probability."""
         names: dict[Path, Inode] = {}
         for naming in self._namings:
             given = naming.gives is not None and (naming.given_safe or _happens(random, per_million))
@@ -105,13 +105,13 @@ class Ground:
                     del names[naming.takes]
         target.mkdir(parents=True)
         for path in sorted(names):
-            place = target / path.relative_to(self._root.parent)
-            if not place.parent.is_dir():
+            target_path = target / path.relative_to(self._root.parent)
+            if not target_path.parent.is_dir():
                 continue  # the folder above it did not get its name
             if names[path].folder:
-                place.mkdir(exist_ok=True)
+                target_path.mkdir(exist_ok=True)
             else:
-                place.write_bytes(content(names[path], random, per_million))
+                target_path.write_bytes(content(names[path], random, per_million))
 
     def segments(self, landing: Path) -> set[str]:
         """Return the names of segments that could be read before the cut."""
@@ -119,7 +119,7 @@ class Ground:
 
 
 def content(inode: Inode, random: Random, per_million: int) -> bytes:
-    """Return the bytes of a file: what is safe, and by chance some of the rest."""
+    """Return the bytes of a file: what is safe, and at random some of the rest."""
     data = bytearray()
     for number, change in enumerate(inode.changes):
         safe = number < inode.safe
@@ -136,7 +136,7 @@ def content(inode: Inode, random: Random, per_million: int) -> bytes:
 
 
 def sectors(change: Wrote) -> list[tuple[int, bytes]]:
-    """Cuts a write at the borders of sectors."""
+    """Cut a write at the borders of sectors."""
     begin, end = change.offset, change.offset + len(change.data)
     borders = [begin, *range(begin - begin % SECTOR_BYTES + SECTOR_BYTES, end, SECTOR_BYTES), end]
     return [(low, change.data[low - begin : high - begin]) for low, high in pairwise(borders)]

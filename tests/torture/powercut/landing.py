@@ -26,7 +26,7 @@ from fairway.lake.sink import write_batches
 from fairway.store import tending
 from fairway.store.delta import DataFile, Delta
 from fairway.store.files import make_folder
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 from tests.torture.powercut.ground import Ground
 from tests.torture.powercut.recording import check_strace, under_strace
 from tests.torture.powercut.recovery import Moment
@@ -60,7 +60,7 @@ def land(table: Delta, batches: int) -> None:
     while position < ROWS * batches:
         offsets = range(position, position + ROWS)
         rows = pa.table([[NAME] * ROWS, offsets, [date(2026, 3, 1)] * ROWS], SCHEMA)
-        (returned,) = write_batches(table.place.uri, SCHEMA, ["day"], iter(rows.to_batches()))
+        (returned,) = write_batches(table.location.uri, SCHEMA, ["day"], iter(rows.to_batches()))
         files = [
             DataFile(row["path"], row["size_bytes"], row["rows"], {"day": "2026-03-01"}, row["stats"])
             for row in returned.to_pylist()
@@ -90,7 +90,7 @@ def cut_landing(landing: Landing, moment: Moment, folder: Path, readers: Mapping
     ground = Ground(landing.table)
     ground.follow(landing.events, cut_us)
     ground.build(folder, Random(moment.seed), moment.per_million)
-    table = Delta(place_of(folder / landing.table.name))
+    table = Delta(location_of(folder / landing.table.name))
     promised = max((position for at_us, position in landing.landed if at_us < cut_us), default=0)
     try:
         table.mend()
@@ -107,9 +107,9 @@ def _misread(table: Delta, rows: int, readers: Mapping[str, Reader]) -> list[str
     """Return who sees anything but so many rows, each once."""
     if not table.exists():
         return []
-    found = {name: read(table.place.uri) for name, read in readers.items()}
+    found = {name: read(table.location.uri) for name, read in readers.items()}
     return [f"{name} sees {seen}, not {rows} rows" for name, seen in found.items() if seen != (rows, rows, rows)]
 
 
 if __name__ == "__main__":
-    land(Delta(place_of(sys.argv[1])), int(sys.argv[2]))
+    land(Delta(location_of(sys.argv[1])), int(sys.argv[2]))

@@ -44,7 +44,7 @@ class Recording:
 
 
 def check_strace() -> None:
-    """Raises `CannotRecord` unless a program can be followed here."""
+    """Raise `CannotRecord` unless a program can be followed here."""
     if shutil.which("strace") is None:
         raise CannotRecord("strace is not installed: install it (Debian: apt-get install strace), then try again")
     tried = subprocess.run(["strace", "-f", "-o", os.devnull, "true"], capture_output=True, check=False)
@@ -53,7 +53,7 @@ def check_strace() -> None:
 
 
 def record(folder: Path, messages: int) -> Recording:
-    """Records so many messages of each device."""
+    """Record so many messages of each device."""
     check_strace()
     lake = folder / "lake"
     gateway = GatewayService(lake, NAMES, OPTIONS, NAME)
@@ -103,7 +103,7 @@ def _wait_for(fleets: list[Fleet], acknowledged: int, sending: list[Thread]) -> 
 
 
 def _signal(gateway: GatewayService, lake: Path, number: signal.Signals) -> None:
-    """Signals the gateway itself, not strace, which then writes everything and ends too."""
+    """Signal the gateway itself, not strace, which then writes everything and ends too."""
     pid = int((lake / layout.GATEWAYS / NAME / LOCK).read_text())
     with suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -47,19 +47,19 @@ class Moment:
 
 
 def draw(events: Sequence[Event], count: int, seed: int) -> list[Moment]:
-    """Draws the moments of cuts: half of them anywhere, half of them where names or lengths change."""
+    """Draw the moments of cuts: half of them anywhere, half of them where names or lengths change."""
     random = Random(seed)
     rare = [number for number in range(1, len(events)) if not isinstance(events[number - 1], Wrote | Synced)]
     moments = []
-    for place in range(count):
-        number = random.choice(rare) if place % 2 else random.randrange(len(events))
-        chance = random.choice(SURVIVES)
-        moments.append(Moment(number=number, per_million=chance, seed=random.getrandbits(32)))
+    for index in range(count):
+        number = random.choice(rare) if index % 2 else random.randrange(len(events))
+        per_million = random.choice(SURVIVES)
+        moments.append(Moment(number=number, per_million=per_million, seed=random.getrandbits(32)))
     return moments
 
 
 def cut(recording: Recording, moment: Moment, folder: Path) -> list[str]:
-    """Rebuilds the lake as the cut leaves it, starts a gateway on it, and gives what is wrong then."""
+    """Rebuild the lake as the cut leaves it, start a gateway on it, and return what is wrong then."""
     cut_us = recording.events[moment.number].begin_us
     ground = Ground(recording.lake)
     ground.follow(recording.events, cut_us)
@@ -74,7 +74,7 @@ def cut(recording: Recording, moment: Moment, folder: Path) -> list[str]:
 
 
 async def _recover(lake: Path, urls: tuple[str, ...]) -> None:
-    """Starts a gateway where the recorded one was, and has it seal everything and end."""
+    """Start a gateway where the recorded one was, and have it seal everything and end."""
     prepare_lake(lake)
     settle_workers(lake, NAME, 1)
     service = Service(build({"urls": list(urls), "lake": str(lake), "name": NAME, "drain": DRAIN}), NAME)

@@ -138,7 +138,7 @@ def _us(seconds: str, fraction: str) -> int:
 
 
 def _call(begin_us: int, text: str) -> _Call | None:
-    """Reads one call; None if it failed, or never came back."""
+    """Read one call; None if it failed, or never came back."""
     found = _END.search(text, text.rfind(" = "))
     if found is None or found[1] == "?" or int(found[1]) < 0:
         return None

@@ -2,10 +2,10 @@
 
 One plausible header proves little. A chain is believed when it reaches the end of the file, when it has several links
 and is longer than any datagram (so that a capture inside a payload cannot pass for the one around it), or when it has
-very many links. A chain that fails does so at one place, and every link before that place fails with it: each is tried
+very many links. A chain that fails does so at one offset, and every link before it fails with it: each is tried
 once, and the search takes a time that grows with the bytes and not with their square.
 
-Two chains may both be believed: a false header can lead to a true record, by chance or by malice, and in a file of
+Two chains may both be believed: a false header can lead to a true record, by accident or by malice, and in a file of
 equal records everything may repeat some bytes late. A later one proves the earlier one wrong if more speaks for its
 records, up to where both are one.
 """
@@ -43,12 +43,12 @@ class Chain:
     evidence: dict[int, int]
     """By offset, in the order of the file."""
     end: int
-    """Where the last of them ends that was looked at."""
+    """Where the last of them ends that was checked."""
     believed: bool
 
     @property
     def several(self) -> bool:
-        """Whether it is believed, or too long for chance."""
+        """Whether it is believed, or too long for an accident."""
         return self.believed or len(self.evidence) >= CHAIN_LINKS_MIN
 
     @property

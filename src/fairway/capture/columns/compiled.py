@@ -1,6 +1,6 @@
 """Loops over bytes, compiled: for what arrays have no word for, because each step depends on the one before.
 
-Compiled functions check no index. Callers give places inside the buffer, and a loop asks before each step it takes.
+Compiled functions check no index. Callers pass offsets inside the buffer, and a loop checks before each step.
 `compiled` is for what Python calls; what only compiled functions of the same module call is `inner`: a change of either
 is a change of the file, and what was compiled of it before is not used again.
 """

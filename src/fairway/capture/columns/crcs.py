@@ -39,15 +39,15 @@ def _crc(buffer: Bytes, start: int, end: int, tables: _Tables) -> int:
     mask, byte = np.uint64(0xFF), np.uint64(8)
     rest = np.uint64(end - (end - start) % _STEP)
     crc = np.uint64(0xFFFFFFFF)
-    for place in range(np.uint64(start), rest, byte):
+    for at in range(np.uint64(start), rest, byte):
         word = crc
         for step in range(byte):
-            word ^= np.uint64(buffer[place + step]) << step * byte
+            word ^= np.uint64(buffer[at + step]) << step * byte
         crc = np.uint64(0)
         for step in range(byte):
             crc ^= np.uint64(tables[np.uint64(7) - step, word >> step * byte & mask])
-    for place in range(rest, np.uint64(end)):
-        crc = crc >> byte ^ np.uint64(tables[np.uint64(0), (crc ^ np.uint64(buffer[place])) & mask])
+    for at in range(rest, np.uint64(end)):
+        crc = crc >> byte ^ np.uint64(tables[np.uint64(0), (crc ^ np.uint64(buffer[at])) & mask])
     return int(crc ^ np.uint64(0xFFFFFFFF))
 
 
@@ -81,14 +81,14 @@ def crcs_of_rest(whole: Integers, beginning: Integers, rest_bytes: Integers) -> 
 def _carried(tables: _Tables, words: _Tables) -> _Tables:
     octets = words.view(np.uint8).reshape(*words.shape, 4)
     found: _Tables = tables[0][octets[..., 0]]
-    for place in range(1, 4):
-        found ^= tables[place][octets[..., place]]
+    for index in range(1, 4):
+        found ^= tables[index][octets[..., index]]
     return found
 
 
 def _carrying() -> list[_Tables]:
     """Return, for each bit of a length, what becomes of each of a CRC's four bytes."""
-    words = np.array([[octet << 8 * place for octet in range(256)] for place in range(4)], dtype=np.uint32)
+    words = np.array([[octet << 8 * index for octet in range(256)] for index in range(4)], dtype=np.uint32)
     for _ in range(8):
         words = np.where(words & 1, (words >> np.uint32(1)) ^ np.uint32(_POLYNOMIAL), words >> np.uint32(1))
     found = [words]

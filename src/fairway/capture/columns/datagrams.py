@@ -1,7 +1,7 @@
 """From captured frames to the UDP datagrams inside, by columns; agrees with `datagrams.decode_frame` on every input.
 
-A stage reads one header of all frames that got so far and moves their places on. Frames that end in a stage get its
-reason and are read at place 0 from then on, which nobody looks at.
+A stage reads one header of all frames that got so far and moves their offsets on. Frames that end in a stage get its
+reason and are read at offset 0 from then on; what is read there is ignored.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class _Stage:
 
     def __init__(self, buffer: Bytes, offsets: Integers, captured: Integers) -> None:
         self.buffer = buffer
-        self.place = offsets.copy()
+        self.offset = offsets.copy()
         self.end = offsets + captured
         self.reason = np.zeros(len(offsets), dtype=np.uint8)
 
     def need(self, rows: Integers | slice, count: int) -> None:
-        """End the frames that hold fewer bytes from their place on."""
-        self.refuse(rows, self.place[rows] + count > self.end[rows], "cut_in_headers")
+        """End the frames that hold fewer bytes from their offset on."""
+        self.refuse(rows, self.offset[rows] + count > self.end[rows], "cut_in_headers")
 
     def refuse(self, rows: Integers | slice, bad: Mask, reason: str) -> None:
         """End the frames of `rows` that are bad, unless they ended before."""
@@ -92,9 +92,9 @@ class _Stage:
         width = np.dtype(kind).itemsize
         last = len(self.buffer) - width
         if last < 0:
-            return np.zeros(len(self.place[rows]), dtype=np.int64)
+            return np.zeros(len(self.offset[rows]), dtype=np.int64)
         view = np.ndarray((last + 1,), dtype=kind, buffer=self.buffer, strides=(1,))
-        return view[np.clip(self.place[rows] + position, 0, last)].astype(np.int64)
+        return view[np.clip(self.offset[rows] + position, 0, last)].astype(np.int64)
 
     def words(self, rows: Integers | slice, position: int) -> Words:
         return self.read(rows, position, ">u8").view(np.uint64)
@@ -114,7 +114,7 @@ def decode_frames(buffer: Bytes, offsets: Integers, captured: Integers, link_typ
 
 
 def _rows(mask: Mask) -> Integers | slice:
-    """Return the places of a mask; all of them as a slice, which costs no copies."""
+    """Return the indices of a mask; all of them as a slice, which costs no copies."""
     return slice(None) if mask.all() else np.flatnonzero(mask)
 
 
@@ -135,7 +135,7 @@ def _network(stage: _Stage, link_types: Integers) -> Integers:
             header_bytes, position = _ETHER_TYPES[LinkType(link_type)]
             stage.need(rows, header_bytes)
             ether_type[rows] = stage.read(rows, position, ">u2")
-            stage.place[rows] += header_bytes
+            stage.offset[rows] += header_bytes
         elif link_type in _LINKS:
             ether_type[rows] = _LINKS[LinkType(link_type)](stage, rows)
         else:
@@ -161,7 +161,7 @@ def _loop(stage: _Stage, rows: Integers | slice) -> Integers:
 
 def _loopback(stage: _Stage, rows: Integers | slice, family: Integers) -> Integers:
     stage.need(rows, 4)
-    stage.place[rows] += 4
+    stage.offset[rows] += 4
     ipv6 = np.where(np.isin(family, FAMILIES_IPV6), ETHER_IPV6, 0)
     return np.where(np.isin(family, FAMILIES_IPV4), ETHER_IPV4, ipv6)
 
@@ -180,7 +180,7 @@ def _skip_vlans(stage: _Stage, ether_type: Integers) -> None:
             return
         stage.need(rows, 4)
         ether_type[rows] = stage.read(rows, 2, ">u2")
-        stage.place[rows] += 4
+        stage.offset[rows] += 4
 
 
 def _is_vlan(ether_type: Integers) -> Mask:
@@ -218,8 +218,8 @@ def _ipv4(stage: _Stage, rows: Integers | slice, found: _Found) -> None:
     found.destination_low[rows] = stage.read(rows, 16, ">u4")
     found.announced[rows] = length - header_bytes
     found.first_fragment[rows] = (fragment & MORE_FRAGMENTS) != 0
-    stage.end[rows] = np.minimum(stage.end[rows], stage.place[rows] + length)
-    stage.place[rows] += header_bytes
+    stage.end[rows] = np.minimum(stage.end[rows], stage.offset[rows] + length)
+    stage.offset[rows] += header_bytes
 
 
 def _ipv6(stage: _Stage, rows: Integers | slice, found: _Found) -> None:
@@ -234,12 +234,12 @@ def _ipv6(stage: _Stage, rows: Integers | slice, found: _Found) -> None:
     found.source_low[rows] = stage.words(rows, 16)
     found.destination_high[rows] = stage.words(rows, 24)
     found.destination_low[rows] = stage.words(rows, 32)
-    stage.place[rows] += 40
-    stage.end[rows] = np.minimum(stage.end[rows], stage.place[rows] + length)
-    start = stage.place[rows].copy()
-    _skip_extensions(stage, np.arange(len(stage.place))[rows], kind, found)
+    stage.offset[rows] += 40
+    stage.end[rows] = np.minimum(stage.end[rows], stage.offset[rows] + length)
+    start = stage.offset[rows].copy()
+    _skip_extensions(stage, np.arange(len(stage.offset))[rows], kind, found)
     stage.refuse(rows, kind != PROTOCOL_UDP, "not_udp")
-    found.announced[rows] = length - (stage.place[rows] - start)
+    found.announced[rows] = length - (stage.offset[rows] - start)
 
 
 def _skip_extensions(stage: _Stage, rows: Integers, kind: Integers, found: _Found) -> None:
@@ -255,16 +255,16 @@ def _skip_extensions(stage: _Stage, rows: Integers, kind: Integers, found: _Foun
         stage.need(at, 2)
         kind[others] = stage.read(at, 0, "u1")
         # A header longer than the packet leaves nothing behind it, as a slice past the end does.
-        stage.place[at] = np.minimum(stage.place[at] + 8 * (stage.read(at, 1, "u1") + 1), stage.end[at])
+        stage.offset[at] = np.minimum(stage.offset[at] + 8 * (stage.read(at, 1, "u1") + 1), stage.end[at])
 
 
-def _skip_fragment_header(stage: _Stage, at: Integers, places: Integers, kind: Integers, found: _Found) -> None:
+def _skip_fragment_header(stage: _Stage, at: Integers, rows: Integers, kind: Integers, found: _Found) -> None:
     stage.need(at, 8)
     position = stage.read(at, 2, ">u2")
-    kind[places] = stage.read(at, 0, "u1")
+    kind[rows] = stage.read(at, 0, "u1")
     stage.refuse(at, position >> 3 != 0, "later_fragment")
     found.first_fragment[at] = position & 1 != 0
-    stage.place[at] += 8
+    stage.offset[at] += 8
 
 
 def _udp(stage: _Stage, found: _Found) -> Datagrams:
@@ -274,7 +274,7 @@ def _udp(stage: _Stage, found: _Found) -> Datagrams:
     too_long = (udp_bytes > found.announced) & ~found.first_fragment
     stage.refuse(every, (udp_bytes < UDP_HEADER_BYTES) | too_long, "udp_length_wrong")
     good = stage.reason == 0
-    held = np.minimum(udp_bytes, stage.end - stage.place) - UDP_HEADER_BYTES
+    held = np.minimum(udp_bytes, stage.end - stage.offset) - UDP_HEADER_BYTES
     return Datagrams(
         reason=stage.reason,
         is_ipv6=found.is_ipv6,
@@ -284,7 +284,7 @@ def _udp(stage: _Stage, found: _Found) -> Datagrams:
         destination_low=found.destination_low,
         source_port=stage.read(every, 0, ">u2"),
         destination_port=stage.read(every, 2, ">u2"),
-        payload_offset=np.where(good, stage.place + UDP_HEADER_BYTES, 0),
+        payload_offset=np.where(good, stage.offset + UDP_HEADER_BYTES, 0),
         payload_captured=np.where(good, held, 0),
         payload_bytes=np.where(good, udp_bytes - UDP_HEADER_BYTES, 0),
         first_fragment=found.first_fragment & good,

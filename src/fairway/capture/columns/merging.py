@@ -65,14 +65,14 @@ def _verdict(payload: Bytes) -> int:
 
 
 @inner
-def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
-    """Return whether the bytes of a sign, three or more, stand again from `place` on."""
+def _again(payload: Bytes, sign: int, sign_end: int, offset: int) -> bool:
+    """Return whether the bytes of a sign, three or more, stand again from `offset` on."""
     length = sign_end - sign
-    if place + length > len(payload) or not _three(
-        payload[place:], payload[sign], payload[sign + 1], payload[sign + 2]
+    if offset + length > len(payload) or not _three(
+        payload[offset:], payload[sign], payload[sign + 1], payload[sign + 2]
     ):
         return False
-    for at in range(place, len(payload) - length + 1):
+    for at in range(offset, len(payload) - length + 1):
         same = 0
         while same < length and payload[at + same] == payload[sign + same]:
             same += 1
@@ -83,7 +83,7 @@ def _again(payload: Bytes, sign: int, sign_end: int, place: int) -> bool:
 
 @inner
 def _three(data: Bytes, one: int, two: int, three: int) -> bool:
-    """Return whether three bytes stand somewhere, one after the other; all are looked at, sixteen and more at once."""
+    """Return whether three bytes stand somewhere, one after the other; all are checked, sixteen and more at once."""
     found = False
     for at in range(len(data) - 2):
         found |= (data[at] == one) & (data[at + 1] == two) & (data[at + 2] == three)

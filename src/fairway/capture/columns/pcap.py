@@ -31,7 +31,7 @@ from fairway.capture.columns.records import (
     NO_TIME,
     ByteOrder,
     Gap,
-    Place,
+    Position,
     Records,
     Run,
     heads,
@@ -59,8 +59,8 @@ ETHERNET_BYTES = 14
 ETHERNET_PADDED = range(60, 65)
 """Sizes of frames that were filled up, with and without a check sequence."""
 ETHER_TYPE_MIN = 0x0600
-"""What stands in a type's place and is smaller is a length."""
-IP_PLACES: dict[int, int] = {
+"""A value below this where a type belongs is a length."""
+IP_OFFSETS: dict[int, int] = {
     LinkType.NULL: 4,
     LinkType.ETHERNET: ETHERNET_BYTES,
     LinkType.RAW: 0,
@@ -90,31 +90,31 @@ class PcapForm:
     link_type: int
 
     @property
-    def start(self) -> Place:
+    def start(self) -> Position:
         """Where the first record is."""
-        return Place(HEADER_BYTES, self.order)
+        return Position(HEADER_BYTES, self.order)
 
     @property
     def captured_max(self) -> int:
         """The longest record that is believed."""
         return min(max(self.snap_bytes, CAPTURED_BYTES_MIN), RECORD_BYTES_MAX)
 
-    def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Return the first place from `offset` on, before `stop`, where a chain of plausible records begins."""
+    def guess(self, data: memoryview, offset: int, stop: int) -> Position:
+        """Return the first position from `offset` on, before `stop`, where a chain of plausible records begins."""
         found = self._search(data, max(offset, HEADER_BYTES), stop)
-        return Place(stop if found is None else found, self.order)
+        return Position(stop if found is None else found, self.order)
 
-    def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
-        offset = place.offset
+    def walk(self, data: memoryview, position: Position, stop: int) -> Generator[Run | Gap, None, Position]:
+        """Return the runs and gaps that start before `stop`, and return the position where the last one ends."""
+        offset = position.offset
         while offset < stop:
             offsets, offset, gap = self._run(data, offset, min(stop, offset + BATCH_BYTES))
             if len(offsets):
-                yield Run(Place(int(offsets[0]), self.order), offsets)
+                yield Run(Position(int(offsets[0]), self.order), offsets)
             if gap is not None:
                 yield gap
                 offset += gap.skipped_bytes
-        return Place(offset, self.order)
+        return Position(offset, self.order)
 
     def records(self, data: memoryview, run: Run) -> Records:
         offsets = run.offsets
@@ -130,7 +130,7 @@ class PcapForm:
             link_type=np.full(rows, self.link_type, dtype=np.int64),
             point=np.zeros(rows, dtype=np.int64),
             points=("",),
-            trouble=np.zeros(rows, dtype=np.uint8),
+            damage=np.zeros(rows, dtype=np.uint8),
         )
 
     def _run(self, data: memoryview, offset: int, stop: int) -> tuple[Integers, int, Gap | None]:
@@ -152,7 +152,7 @@ class PcapForm:
         return np.concatenate(found), offset, gap
 
     def _judged(self, data: memoryview, offset: int) -> int | Gap:
-        """Look closely at an unusual record: return where it ends, or what is to be left out in its place."""
+        """Look closely at an unusual record: return where it ends, or what is to be left out instead."""
         size, start = len(data), offset + RECORD_HEADER_BYTES
         if start > size:
             return Gap(offset, size - offset, CUT_OFF)
@@ -230,9 +230,9 @@ class PcapForm:
         last = len(data) - RECORD_HEADER_BYTES + 1
         for low, high in windows(offset, min(stop, last)):
             wire_bytes = numbers(data, self.order, low + 12, high + 12)
-            places = np.flatnonzero((wire_bytes <= self.captured_max) & (wire_bytes > 0))
-            captured = numbers(data, self.order, low + 8, high + 8)[places]
-            yield from (places[captured <= wire_bytes[places]] + low).tolist()
+            indices = np.flatnonzero((wire_bytes <= self.captured_max) & (wire_bytes > 0))
+            captured = numbers(data, self.order, low + 8, high + 8)[indices]
+            yield from (indices[captured <= wire_bytes[indices]] + low).tolist()
 
     def _head(self, data: memoryview, offset: int) -> _Head:
         return _Head._make(struct.unpack_from(f"{self.order}4I", data, offset))
@@ -260,25 +260,29 @@ class PcapForm:
             # Whatever its time is, a record of nothing proves nothing.
             if step_s > STEP_S_MAX and not (any_time and head.captured):
                 return None
-            told = head.captured == head.wire_bytes, step_s <= STEP_S_USUAL, head.fraction * self.fraction_ns < NS_PER_S
-            return after, sum(told) + CONFIRMED * self._borne_out(data, start, head.captured, head.wire_bytes)
+            signs = (
+                head.captured == head.wire_bytes,
+                step_s <= STEP_S_USUAL,
+                head.fraction * self.fraction_ns < NS_PER_S,
+            )
+            return after, sum(signs) + CONFIRMED * self._borne_out(data, start, head.captured, head.wire_bytes)
 
         return link
 
     def _borne_out(self, data: memoryview, start: int, captured: int, wire_bytes: int) -> bool:
         """Return whether the IP packet in a frame is as long as the record says."""
-        place = IP_PLACES.get(self.link_type)
-        if place is None or start + captured > len(data):
+        ip_at = IP_OFFSETS.get(self.link_type)
+        if ip_at is None or start + captured > len(data):
             return False
         if self.link_type == LinkType.ETHERNET:
-            place += _vlans_bytes(data, start, captured)
-        if captured < place + 20:
+            ip_at += _vlans_bytes(data, start, captured)
+        if captured < ip_at + 20:
             return False
-        version = data[start + place] >> 4
+        version = data[start + ip_at] >> 4
         if version not in (4, 6):
             return False
-        field = start + place + (2 if version == 4 else 4)
-        length = place + (0 if version == 4 else 40) + (data[field] << 8 | data[field + 1])
+        field = start + ip_at + (2 if version == 4 else 4)
+        length = ip_at + (0 if version == 4 else 40) + (data[field] << 8 | data[field + 1])
         if captured == self.snap_bytes:
             return length in (captured, wire_bytes)
         padded = self.link_type == LinkType.ETHERNET and captured in ETHERNET_PADDED and length <= captured

@@ -22,7 +22,7 @@ from fairway.capture.columns.records import (
     NO_TIME,
     ByteOrder,
     Gap,
-    Place,
+    Position,
     Records,
     Run,
     heads,
@@ -59,29 +59,29 @@ class PcapngForm:
     order: ByteOrder
 
     @property
-    def start(self) -> Place:
+    def start(self) -> Position:
         """Where the first section header is."""
-        return Place(0, self.order)
+        return Position(0, self.order)
 
-    def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Return the first place from `offset` on, before `stop`, where a chain of plausible blocks begins."""
-        return _search(data, offset, stop, self.order) or Place(stop, self.order)
+    def guess(self, data: memoryview, offset: int, stop: int) -> Position:
+        """Return the first position from `offset` on, before `stop`, where a chain of plausible blocks begins."""
+        return _search(data, offset, stop, self.order) or Position(stop, self.order)
 
-    def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
-        while place.offset < stop:
-            run, after = _run(data, place, min(stop, place.offset + BATCH_BYTES))
+    def walk(self, data: memoryview, position: Position, stop: int) -> Generator[Run | Gap, None, Position]:
+        """Return the runs and gaps that start before `stop`, and return the position where the last one ends."""
+        while position.offset < stop:
+            run, after = _run(data, position, min(stop, position.offset + BATCH_BYTES))
             if len(run.offsets):
                 yield run
-            if after.offset == place.offset:
-                gap, after = _gap(data, place)
+            if after.offset == position.offset:
+                gap, after = _gap(data, position)
                 yield gap
-            place = after
-        return place
+            position = after
+        return position
 
     def records(self, data: memoryview, run: Run) -> Records:
         offsets = run.offsets
-        kind, length = heads(data, run.place.order, offsets, 2).T
+        kind, length = heads(data, run.position.order, offsets, 2).T
         # A row that is not filled contradicts itself.
         found = Records(
             offset=offsets,
@@ -91,8 +91,8 @@ class PcapngForm:
             at_ns=np.full_like(offsets, NO_TIME),
             link_type=np.zeros_like(offsets),
             point=np.zeros_like(offsets),
-            points=tuple(interface.name or "" for interface in run.place.interfaces) or ("",),
-            trouble=np.full(len(offsets), CONTRADICTION, dtype=np.uint8),
+            points=tuple(interface.name or "" for interface in run.position.interfaces) or ("",),
+            damage=np.full(len(offsets), CONTRADICTION, dtype=np.uint8),
         )
         enhanced = np.flatnonzero((kind == ENHANCED_PACKET) | (kind == OLD_PACKET))
         # The smallest block holds no fixed part; what is read past it is not believed.
@@ -118,37 +118,37 @@ def section_order(data: memoryview, offset: int) -> ByteOrder | None:
     return next((order for order in ORDERS if magic == struct.pack(f"{order}I", BYTE_ORDER_MAGIC)), None)
 
 
-def _run(data: memoryview, place: Place, stop: int) -> tuple[Run, Place]:
+def _run(data: memoryview, position: Position, stop: int) -> tuple[Run, Position]:
     """Take packets up to `stop`, to damage, or to a block that changes what the packets after it mean."""
     buffer = np.frombuffer(data, dtype=np.uint8)
-    offsets, end = pcapng_offsets(buffer, place.offset, stop, place.order == ">")
-    run, after = Run(place, offsets), replace(place, offset=end)
-    if len(offsets) or not place.offset <= end < min(stop, len(data) - BLOCK_BYTES_MIN + 1):
+    offsets, end = pcapng_offsets(buffer, position.offset, stop, position.order == ">")
+    run, after = Run(position, offsets), replace(position, offset=end)
+    if len(offsets) or not position.offset <= end < min(stop, len(data) - BLOCK_BYTES_MIN + 1):
         return run, after
-    kind, length = struct.unpack_from(f"{place.order}II", data, end)
+    kind, length = struct.unpack_from(f"{position.order}II", data, end)
     if kind == SECTION_HEADER:
         return run, _section(data, after)
-    if kind == INTERFACE and end + length <= len(data) and _after(data, end, place.order) == end + length:
+    if kind == INTERFACE and end + length <= len(data) and _after(data, end, position.order) == end + length:
         return run, _with_interface(data, after, end + length)
     return run, after
 
 
-def _section(data: memoryview, place: Place) -> Place:
-    """Return the place after a section header; the same place if it is damaged."""
-    order = section_order(data, place.offset)
+def _section(data: memoryview, position: Position) -> Position:
+    """Return the position after a section header; the same position if it is damaged."""
+    order = section_order(data, position.offset)
     if order is None:
-        return place
-    after = _after(data, place.offset, order)
-    return place if after is None or after > len(data) else Place(after, order, sections=place.sections + 1)
+        return position
+    after = _after(data, position.offset, order)
+    return position if after is None or after > len(data) else Position(after, order, sections=position.sections + 1)
 
 
-def _with_interface(data: memoryview, place: Place, after: int) -> Place:
+def _with_interface(data: memoryview, position: Position, after: int) -> Position:
     """Return where an interface block ends. One that cannot be read still counts: later ones keep their numbers."""
     try:
-        interface = read_interface(bytes(data[place.offset + 8 : after - 4]), place.order)
+        interface = read_interface(bytes(data[position.offset + 8 : after - 4]), position.order)
     except (struct.error, IndexError):
         interface = Interface(NO_LINK, 0, None, 1, 0)
-    return replace(place, offset=after, interfaces=(*place.interfaces, interface))
+    return replace(position, offset=after, interfaces=(*position.interfaces, interface))
 
 
 def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
@@ -165,51 +165,51 @@ def _after(data: memoryview, offset: int, order: ByteOrder) -> int | None:
     return after if struct.unpack_from(f"{order}I", data, after - 4)[0] == length else None
 
 
-def _gap(data: memoryview, place: Place) -> tuple[Gap, Place]:
+def _gap(data: memoryview, position: Position) -> tuple[Gap, Position]:
     """Return what is to be left out where there is no block, and where reading goes on."""
     size = len(data)
-    found = _next_block(data, place) or _search(data, place.offset + 1, size, place.order)
+    found = _next_block(data, position) or _search(data, position.offset + 1, size, position.order)
     if found is not None:
         # Another byte order is another section, whose header and interfaces are lost.
-        after = replace(place, offset=found.offset)
-        if found.order != place.order:
-            after = replace(found, sections=place.sections + 1)
-        return Gap(place.offset, found.offset - place.offset, DAMAGED), after
-    cut = _after(data, place.offset, place.order) == size + 1
-    trouble = CUT_OFF if cut else DAMAGED
-    return Gap(place.offset, size - place.offset, trouble), replace(place, offset=size)
+        after = replace(position, offset=found.offset)
+        if found.order != position.order:
+            after = replace(found, sections=position.sections + 1)
+        return Gap(position.offset, found.offset - position.offset, DAMAGED), after
+    cut = _after(data, position.offset, position.order) == size + 1
+    damage = CUT_OFF if cut else DAMAGED
+    return Gap(position.offset, size - position.offset, damage), replace(position, offset=size)
 
 
-def _next_block(data: memoryview, place: Place) -> Place | None:
+def _next_block(data: memoryview, position: Position) -> Position | None:
     """Find the block behind one of whose two lengths one bit is wrong."""
-    if place.offset + BLOCK_BYTES_MIN > len(data):
+    if position.offset + BLOCK_BYTES_MIN > len(data):
         return None
-    (length,) = struct.unpack_from(f"{place.order}I", data, place.offset + 4)
+    (length,) = struct.unpack_from(f"{position.order}I", data, position.offset + 4)
     for likely in (*(length ^ 1 << bit for bit in range(32)), length):
-        after = place.offset + likely
+        after = position.offset + likely
         if likely % 4 or not BLOCK_BYTES_MIN <= likely <= RECORD_BYTES_MAX or after >= len(data):
             continue
-        (again,) = struct.unpack_from(f"{place.order}I", data, after - 4)
-        found = chain_at(after, _Links(data, place.order), len(data))
+        (again,) = struct.unpack_from(f"{position.order}I", data, after - 4)
+        found = chain_at(after, _Links(data, position.order), len(data))
         if found.believed if likely == length else likely == again and found.several:
-            return replace(place, offset=after)
+            return replace(position, offset=after)
     return None
 
 
-def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> Place | None:
+def _search(data: memoryview, offset: int, stop: int, preferred: ByteOrder) -> Position | None:
     """Find the first chain of blocks; where both byte orders have one at the same offset, the preferred one."""
     orders = (preferred, *(other for other in ORDERS if other != preferred))
     for low, high in windows(offset, min(stop, len(data) - BLOCK_BYTES_MIN + 1)):
-        found = [place for order in orders if (place := _chain(data, low, high, order)) is not None]
+        found = [position for order in orders if (position := _chain(data, low, high, order)) is not None]
         if found:
-            return min(found, key=lambda place: place.offset)
+            return min(found, key=lambda position: position.offset)
     return None
 
 
-def _chain(data: memoryview, low: int, high: int, start_order: ByteOrder) -> Place | None:
+def _chain(data: memoryview, low: int, high: int, start_order: ByteOrder) -> Position | None:
     link = _Links(data, start_order)
     at = first_chain(link.each(_candidates(data, low, high, start_order)), link, len(data))
-    return None if at is None else Place(at, section_order(data, at) or start_order)
+    return None if at is None else Position(at, section_order(data, at) or start_order)
 
 
 class _Links:
@@ -233,19 +233,19 @@ class _Links:
 
 def _candidates(data: memoryview, low: int, high: int, order: ByteOrder) -> Iterator[int]:
     length = numbers(data, order, low + 4, high + 4)
-    places = np.flatnonzero((length >= BLOCK_BYTES_MIN) & (length <= RECORD_BYTES_MAX) & (length % 4 == 0))
-    kind = numbers(data, order, low, high)[places]
-    yield from (places[np.isin(kind, KNOWN_BLOCKS)] + low).tolist()
+    indices = np.flatnonzero((length >= BLOCK_BYTES_MIN) & (length <= RECORD_BYTES_MAX) & (length % 4 == 0))
+    kind = numbers(data, order, low, high)[indices]
+    yield from (indices[np.isin(kind, KNOWN_BLOCKS)] + low).tolist()
 
 
 def _read_enhanced(data: memoryview, run: Run, rows: Integers, block_bytes: Integers, columns: Records) -> None:
-    interfaces = run.place.interfaces
+    interfaces = run.position.interfaces
     if not len(rows) or not interfaces:
         return
-    head = heads(data, run.place.order, columns.offset[rows], ENHANCED_WORDS)
+    head = heads(data, run.position.order, columns.offset[rows], ENHANCED_WORDS)
     kind, _, number, high, low, captured, wire_bytes = head.T
     # Of an old packet the other half of the number counts drops.
-    number = np.where(kind == OLD_PACKET, number & 0xFFFF if run.place.order == "<" else number >> 16, number)
+    number = np.where(kind == OLD_PACKET, number & 0xFFFF if run.position.order == "<" else number >> 16, number)
     good = (number < len(interfaces)) & (20 + captured <= block_bytes[rows] - BLOCK_BYTES_MIN)
     links = np.array([interface.link_type for interface in interfaces], dtype=np.int64)
     good[good] = links[number[good]] >= 0
@@ -255,7 +255,7 @@ def _read_enhanced(data: memoryview, run: Run, rows: Integers, block_bytes: Inte
     columns.wire_bytes[rows] = wire_bytes[good]
     columns.link_type[rows] = links[number]
     columns.point[rows] = number
-    columns.trouble[rows] = 0
+    columns.damage[rows] = 0
     for index, interface in enumerate(interfaces):
         of_it = number == index
         if of_it.any():
@@ -276,10 +276,10 @@ def _times(interface: Interface, high: Integers, low: Integers) -> Integers:
 
 def _read_simple(data: memoryview, run: Run, rows: Integers, block_bytes: Integers, columns: Records) -> None:
     """A simple packet has no time and belongs to the first interface."""
-    interfaces = run.place.interfaces
+    interfaces = run.position.interfaces
     if not len(rows) or not interfaces or interfaces[0].link_type < 0:
         return
-    wire_bytes = heads(data, run.place.order, columns.offset[rows], SIMPLE_WORDS)[:, 2]
+    wire_bytes = heads(data, run.position.order, columns.offset[rows], SIMPLE_WORDS)[:, 2]
     captured = np.minimum(wire_bytes, interfaces[0].snap_bytes)
     good = 4 + captured <= block_bytes[rows] - BLOCK_BYTES_MIN
     rows = rows[good]
@@ -287,4 +287,4 @@ def _read_simple(data: memoryview, run: Run, rows: Integers, block_bytes: Intege
     columns.captured[rows] = captured[good]
     columns.wire_bytes[rows] = wire_bytes[good]
     columns.link_type[rows] = interfaces[0].link_type
-    columns.trouble[rows] = 0
+    columns.damage[rows] = 0

@@ -24,5 +24,5 @@ def joined(buffer: Bytes, starts: Integers, lengths: Integers) -> tuple[Ends, By
 def _copy(buffer: Bytes, starts: Integers, ends: Ends, held: Bytes) -> None:
     for row in range(len(starts)):
         shift = starts[row] - ends[row]
-        for place in range(ends[row], ends[row + 1]):
-            held[place] = buffer[place + shift]
+        for index in range(ends[row], ends[row + 1]):
+            held[index] = buffer[index + shift]

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from fairway.capture.columns.pcap import pcap_form
 from fairway.capture.columns.pcapng import pcapng_form
-from fairway.capture.columns.records import Form, Gap, Place, Records, Run, gap_record
+from fairway.capture.columns.records import Form, Gap, Position, Records, Run, gap_record
 from fairway.capture.pcapng import SECTION_HEADER
 from fairway.core.errors import DamagedCapture
 
@@ -24,9 +24,9 @@ HEAD_BYTES = 24
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Records that start from `place` on and before `stop`; so many records and gaps of the file lie before them."""
+    """Records that start from `position` on and before `stop`; so many records and gaps of the file lie before them."""
 
-    place: Place
+    position: Position
     stop: int
     frames_before: int
     gaps_before: int = 0
@@ -36,9 +36,9 @@ class Range:
 class Probe:
     """What a walk over one range found: where it started and ended, and how many records and gaps it counted."""
 
-    start: Place
+    start: Position
     stop: int
-    end: Place
+    end: Position
     frames: int
     gaps: int = 0
 
@@ -65,8 +65,8 @@ def probe(form: Form, data: memoryview, cut: int, stop: int) -> Probe:
     return probe_from(form, data, start, stop)
 
 
-def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
-    """Walk over a range from a place that is known."""
+def probe_from(form: Form, data: memoryview, start: Position, stop: int) -> Probe:
+    """Walk over a range from a known position."""
     frames = gaps = 0
     steps = form.walk(data, start, stop)
     while True:
@@ -80,30 +80,30 @@ def probe_from(form: Form, data: memoryview, start: Place, stop: int) -> Probe:
             gaps += 1
 
 
-def joined(start: Place, probes: Sequence[Probe], again: Callable[[Place, int], Probe]) -> list[Range]:
+def joined(start: Position, probes: Sequence[Probe], again: Callable[[Position, int], Probe]) -> list[Range]:
     """Return the exact ranges, without those in which nothing starts; `again` walks one whose guess was wrong."""
     ranges: list[Range] = []
-    place, frames, gaps = start, 0, 0
+    position, frames, gaps = start, 0, 0
     for guessed in probes:
-        if place.offset >= guessed.stop:
+        if position.offset >= guessed.stop:
             continue
-        right = guessed.start.key == place.key
-        found = guessed if right else again(replace(place, sections=0), guessed.stop)
-        ranges.append(Range(replace(place, sections=0), guessed.stop, frames, gaps))
+        right = guessed.start.key == position.key
+        found = guessed if right else again(replace(position, sections=0), guessed.stop)
+        ranges.append(Range(replace(position, sections=0), guessed.stop, frames, gaps))
         frames, gaps = frames + found.frames, gaps + found.gaps
-        place = _carried(place, found.end) if right else found.end
+        position = _carried(position, found.end) if right else found.end
     return ranges
 
 
 def walked(form: Form, data: memoryview, edges: Sequence[tuple[int, int]]) -> list[Range]:
     """Return the exact ranges by walking over the whole file, without a guess."""
-    nowhere = Place(-1, form.start.order)
+    nowhere = Position(-1, form.start.order)
     unknown = [Probe(nowhere, stop, nowhere, 0) for _, stop in edges]
     return joined(form.start, unknown, partial(probe_from, form, data))
 
 
-def _carried(before: Place, end: Place) -> Place:
-    """Return the place at a range's end with what the range could not know: the interfaces before it."""
+def _carried(before: Position, end: Position) -> Position:
+    """Return the position at a range's end with what the range could not know: the interfaces before it."""
     if end.sections:
         return end
     return replace(end, interfaces=(*before.interfaces, *end.interfaces))
@@ -111,5 +111,5 @@ def _carried(before: Place, end: Place) -> Place:
 
 def records(form: Form, data: memoryview, part: Range) -> Iterator[Records]:
     """Return the records of a range, batch by batch."""
-    for step in form.walk(data, part.place, part.stop):
+    for step in form.walk(data, part.position, part.stop):
         yield gap_record(step) if isinstance(step, Gap) else form.records(data, step)

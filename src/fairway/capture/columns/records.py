@@ -1,7 +1,7 @@
 """The records of a capture by columns, and the two steps of which every walk over a capture consists.
 
-A walk gives `Run`s of records that follow one another and `Gap`s that were left out, in the order of the file. What it
-gives is a function of the bytes and of the `Place` where it starts, and of nothing else: a file that is read in ranges
+A walk yields `Run`s of records that follow one another and `Gap`s that were left out, in the order of the file. What
+it yields depends on the bytes and on the `Position` where it starts alone: a file that is read in ranges
 gives the same rows as one that is read whole, if each range starts where the one before ended.
 """
 
@@ -25,14 +25,14 @@ BATCH_BYTES = 4 << 20
 NO_TIME = -(1 << 63)
 """The time of what has none."""
 
-TROUBLES = ("", "damaged", "file_ends_inside", "block_contradicts_itself")
-"""What can be wrong with a record, by number; `TROUBLES[0]` is nothing."""
+DAMAGES = ("", "damaged", "file_ends_inside", "block_contradicts_itself")
+"""What can be wrong with a record, by number; `DAMAGES[0]` is nothing."""
 DAMAGED, CUT_OFF, CONTRADICTION = 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A position in a capture and all that a reader must know to go on from there."""
+class Position:
+    """An offset in a capture and all that a reader must know to go on from there."""
 
     offset: int
     order: ByteOrder
@@ -49,9 +49,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Records that follow one another, all read with the same `place.order` and `place.interfaces`."""
+    """Records that follow one another, all read with the same `position.order` and `position.interfaces`."""
 
-    place: Place
+    position: Position
     offsets: Integers
 
 
@@ -61,12 +61,12 @@ class Gap:
 
     offset: int
     skipped_bytes: int
-    trouble: int
+    damage: int
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Many records, row by row in the order of the file; a gap is a row with `trouble` and nothing captured."""
+    """Many records, row by row in the order of the file; a gap is a row with `damage` and nothing captured."""
 
     offset: Integers
     data_offset: Integers
@@ -76,13 +76,13 @@ class Records:
     link_type: Integers
     point: Integers
     points: tuple[str, ...]
-    """Names of the places of capture; `point` counts in them."""
-    trouble: Bytes
+    """Names of the capture points; `point` counts in them."""
+    damage: Bytes
 
     @property
     def counted(self) -> NDArray[np.bool_]:
         """Whether the row is a record, and so has a frame number of its own."""
-        counted: NDArray[np.bool_] = (self.trouble == 0) | (self.trouble == CONTRADICTION)
+        counted: NDArray[np.bool_] = (self.damage == 0) | (self.damage == CONTRADICTION)
         return counted
 
     def __len__(self) -> int:
@@ -93,17 +93,17 @@ class Form(Protocol):
     """A format of captures: how to walk over a buffer that holds a whole file."""
 
     @property
-    def start(self) -> Place:
+    def start(self) -> Position:
         """Where the first record is."""
 
-    def guess(self, data: memoryview, offset: int, stop: int) -> Place:
-        """Return the first place from `offset` on, before `stop`, where a chain of plausible records begins.
+    def guess(self, data: memoryview, offset: int, stop: int) -> Position:
+        """Return the first position from `offset` on, before `stop`, where a chain of plausible records begins.
 
-        Without one the place is at `stop`. It is a guess: payloads may hold chains.
+        Without one the position is at `stop`. It is a guess: payloads may hold chains.
         """
 
-    def walk(self, data: memoryview, place: Place, stop: int) -> Generator[Run | Gap, None, Place]:
-        """Return the runs and gaps that start before `stop`, and return the place where the last one ends."""
+    def walk(self, data: memoryview, position: Position, stop: int) -> Generator[Run | Gap, None, Position]:
+        """Return the runs and gaps that start before `stop`, and return the position where the last one ends."""
 
     def records(self, data: memoryview, run: Run) -> Records:
         """Read the headers of a run."""
@@ -120,7 +120,7 @@ def gap_record(gap: Gap) -> Records:
         link_type=one * 0,
         point=one * 0,
         points=("",),
-        trouble=np.array([gap.trouble], dtype=np.uint8),
+        damage=np.array([gap.damage], dtype=np.uint8),
     )
 
 

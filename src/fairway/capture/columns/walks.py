@@ -112,8 +112,8 @@ def _follow_pcapng(buffer: Bytes, offset: int, stop: int, big: bool, offsets: In
 
 
 @inner
-def _number(buffer: Bytes, place: int, big: bool) -> int:
-    one, two, three, four = buffer[place], buffer[place + 1], buffer[place + 2], buffer[place + 3]
+def _number(buffer: Bytes, offset: int, big: bool) -> int:
+    one, two, three, four = buffer[offset], buffer[offset + 1], buffer[offset + 2], buffer[offset + 3]
     if big:
         one, two, three, four = four, three, two, one
     return int(four) << 24 | int(three) << 16 | int(two) << 8 | int(one)

@@ -2,7 +2,7 @@
 
 How long a question waits before it is repeated depends on the round trip measured by then and on how often it was
 asked. So questions are kept by their back-off, in the order in which they were last asked: the first of each row is due
-first, whatever the round trip is by now, and neither an arrival nor a repeat looks at the others.
+first, whatever the round trip is by now, and neither an arrival nor a repeat touches the others.
 """
 
 from __future__ import annotations

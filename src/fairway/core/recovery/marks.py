@@ -31,7 +31,7 @@ class MarkRecovery(Recovery):
         stream.same = 0
         pieces = self.acknowledge(stream, before, mark - before, now_us, prompt=prompt)
         if not pieces:
-            self._news(stream, 0, now_us)
+            self._progress(stream, 0, now_us)
         repaired = 0
         for run, _, count in pieces:
             if len(run.sent_us) > 1:
@@ -137,5 +137,5 @@ class MarkRecovery(Recovery):
 
 
 def probed_us(stream: Stream) -> int:
-    """Return when a stream last had a probe or news."""
+    """Return when a stream last had a probe or made progress."""
     return stream.probed_us

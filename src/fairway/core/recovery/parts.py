@@ -22,7 +22,7 @@ Then it is *hopeless*: one packet probes for it, outside the window, with a back
 wait.
 
 *At the mark nothing stays settled* once something that left later has arrived. Only a probe would have it leave again:
-while another stream has news there is none, and a probe for each of many streams would take a time-out for each.
+while another stream makes progress there is none, and a probe for each of many streams would take a time-out for each.
 
 *The tail.* No later packet shows that the end of what there is to send was lost, and nobody can ask for it. So the
 first probe does not wait for a whole time-out there.
@@ -37,7 +37,7 @@ from fairway.core.recovery.evidence import OVERTAKEN_BY, asked_after_us
 from fairway.core.recovery.marks import MarkRecovery, probed_us
 from fairway.core.recovery.recovery import UNLIMITED, Kind
 from fairway.core.recovery.runs import (
-    CHANCES_MAX,
+    ATTEMPTS_MAX,
     FLYING,
     LOST,
     NEVER,
@@ -130,7 +130,7 @@ class PartRecovery(MarkRecovery):
         return self._commit_us if is_end else super()._held_us(run)
 
     def heard(self, stream: Stream, now_us: int) -> None:
-        """Take a valid word of the peer about a stream, before what it says; the first one is news."""
+        """Take a valid word of the peer about a stream, before what it says; the first one is progress."""
         self.heard_us = now_us
         if stream.strays:
             self._land_strays(stream)
@@ -172,7 +172,7 @@ class PartRecovery(MarkRecovery):
             timing.bound(min(now_us - run.sent_us[0], timing.delay_us))
         if age_us < timing.least_us or (run.named and age_us < max(timing.smoothed_us, AGAIN_US_MIN)):
             return "request_too_soon"
-        if stream.asked >= REQUESTS_MAX:
+        if stream.requested >= REQUESTS_MAX:
             return "requests_full"
         run = run if below else flight.only(number, run)
         due_us = run.sent_us[-1] + timing.late_us + self._kind.held_us
@@ -192,9 +192,9 @@ class PartRecovery(MarkRecovery):
             departed = 0 if run.departure is None else run.departure.order
             self._controller.delivered(landed, run.departure, departed, self._flight.in_flight, rtt_us, now_us)
         self._named(run, now_us)
-        run.asked = True
+        run.requested = True
         run.sure = len(run.sent_us)
-        stream.asked += 1
+        stream.requested += 1
         self._statistics.repairs += 1
         self._lose(run, now_us, blame=not below)
         if run.again_us != NEVER:
@@ -204,7 +204,7 @@ class PartRecovery(MarkRecovery):
         self._detect(now_us)
 
     def _named(self, run: Run, now_us: int) -> None:
-        """Take that the peer asks for a packet: the first time it is news, unless it was acknowledged before."""
+        """Take that the peer asks for a packet: the first time it is progress, unless it was acknowledged before."""
         if not run.named and run.first >= run.stream.mark:
             self._holes += 1
             if run.landed and run.order >= self._front:  # it was not told yet
@@ -291,18 +291,18 @@ class PartRecovery(MarkRecovery):
         stream, whole = run.stream, count == run.count
         super()._leave(run, count)
         if whole:
-            stream.asked -= run.asked
+            stream.requested -= run.requested
             self._holes -= run.named
-            run.asked = run.named = False
+            run.requested = run.named = False
         if not stream.left:
             self._heed(stream)
 
     def _retransmit(self, run: Run, now_us: int) -> None:
-        if run.asked:
-            run.asked = False
-            run.stream.asked -= 1
+        if run.requested:
+            run.requested = False
+            run.stream.requested -= 1
         if run.stream.serial in self._ignored:
-            self._take_chance(run, now_us)
+            self._count_attempt(run, now_us)
         super()._retransmit(run, now_us)
         if self._is_stray(run):  # whoever asked may be gone, and nothing else would end its flight
             self._flight.arm(run, now_us + self.timing.delay_us)
@@ -351,23 +351,23 @@ class PartRecovery(MarkRecovery):
     def _leaves_whole(self, stream: Stream, now_us: int) -> bool:
         """Return whether an ignored stream leaves again whole: also a hopeless one before it is given up, because the
         probes of one may always come when another has the slot."""
-        waits_us, stall_us = now_us - stream.news_us, self._kind.stall_us
+        waits_us, stall_us = now_us - stream.progress_us, self._kind.stall_us
         may_be_taken = not stream.is_hopeless or (waits_us > stall_us // 4 and stream.last < self.slots.longest)
         return may_be_taken and waits_us < stall_us
 
     def _offer(self, probe: Run, now_us: int) -> None:
         """Have a stream that the peer ignored leave again whole."""
-        self._take_chance(probe, now_us)
+        self._count_attempt(probe, now_us)
         self._heed(probe.stream)
         self._release(probe.stream)
         self._flight.queue(probe)
 
-    def _take_chance(self, probe: Run, now_us: int) -> None:
+    def _count_attempt(self, probe: Run, now_us: int) -> None:
         """Count that an ignored stream leaves while the peer has room for it, as far as is known."""
         slots, stream = self.slots, probe.stream
         if slots.is_free(now_us):
             was_hopeless = stream.is_hopeless
-            stream.chances += 1 if slots.has_open or slots.offered else 3
+            stream.attempts += 1 if slots.has_open or slots.offered else 3
             slots.hopeless += stream.is_hopeless - was_hopeless
 
     def _heed(self, stream: Stream) -> Run | None:
@@ -428,7 +428,7 @@ class PartRecovery(MarkRecovery):
         self._flight.ground(probe)
         self._ignored[stream.serial] = probe
         if 0 < self.slots.longest <= stream.last:  # before the first answer the peer may as well be gone
-            stream.chances += CHANCES_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
+            stream.attempts += ATTEMPTS_MAX if not self.slots.is_bounded else 0 if stream.behind else 3
         self.slots.ignore(stream, now_us)
         if self._controller is not None and stream.is_hopeless:  # the path is not to blame
             self._controller.delivered(carried, None, 0, self._flight.in_flight, 0, now_us)
@@ -493,12 +493,12 @@ class PartRecovery(MarkRecovery):
         over = [stream for stream in self.streams.values() if stream.since_us <= before_us]
         kept = [stream.since_us for stream in self.streams.values() if stream.since_us > before_us]
         self.heard_us = min(kept, default=now_us)
-        self.news_us = max(self.news_us, self.heard_us)
+        self.progress_us = max(self.progress_us, self.heard_us)
         return over
 
     def _is_spent(self, run: Run, now_us: int) -> bool:
         """Return whether a packet is given up: also one of a stream that three later ones have left behind."""
-        left_behind = run.stream.serial < self._finished[0] and now_us >= run.stream.news_us + self._kind.stall_us
+        left_behind = run.stream.serial < self._finished[0] and now_us >= run.stream.progress_us + self._kind.stall_us
         return not self._is_stray(run) and (left_behind or super()._is_spent(run, now_us))
 
     def _probe_us(self) -> int:
@@ -506,7 +506,7 @@ class PartRecovery(MarkRecovery):
         if not self._is_tail or self._backoffs or not timing.least_us:
             return due_us
         round_trip_us = timing.smoothed_us + max(timing.smoothed_us >> 3, timing.variation_us)
-        # The end may have left long after the latest news, and is not late before its own round trip.
+        # The end may have left long after the latest progress, and is not late before its own round trip.
         left_us = max(self._base_us, self._flight.head.preceding.sent_us[-1])
         return min(due_us, left_us + max(AGAIN_US_MIN, 2 * round_trip_us))
 

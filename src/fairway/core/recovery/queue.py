@@ -175,7 +175,7 @@ class SendQueue:
 
 
 def _owned(bodies: Sequence[Buffer]) -> Sequence[bytes]:
-    """Return bodies that their owner cannot change; where all are bytes none is looked at twice."""
+    """Return bodies that their owner cannot change; where all are bytes none is checked twice."""
     if set(map(type, bodies)) == {bytes}:
         return cast(Sequence[bytes], bodies)
     return [bytes(body) for body in bodies]

@@ -3,7 +3,7 @@
 This class is for packets that are acknowledged one by one; `marks.py` adds what a cumulative mark needs, `parts.py`
 what messages of several parts need.
 
-*Nothing comes back.* One timer for the whole conversation, from the latest news: when it runs out, one packet (the
+*Nothing comes back.* One timer for the whole conversation, from the latest progress: when it runs out, one packet (the
 lowest where the peer needs it first, else the one that left first) is probed outside the window, and the time doubles;
 from the second time on another packet follows a little later. A probe cuts no window: its acknowledgement tells what
 was lost, as `transmissions.py` says. With it a few new packets leave beyond the window, twice as many each time:
@@ -37,12 +37,12 @@ class Recovery(Transmissions):
             return due_us
         if kind.by_name and (flight.in_flight or flight.settled or self._has_suspects):
             due_us = min(due_us, self._probe_us())
-        return min(due_us, self.heard_us + kind.silence_us, self.news_us + kind.stall_us)
+        return min(due_us, self.heard_us + kind.silence_us, self.progress_us + kind.stall_us)
 
     def gives_up(self, now_us: int) -> bool:
         """Return whether the peer has been silent, or has said nothing new, for too long while something waits."""
         kind = self._kind
-        over = now_us >= self.heard_us + kind.silence_us or now_us >= self.news_us + kind.stall_us
+        over = now_us >= self.heard_us + kind.silence_us or now_us >= self.progress_us + kind.stall_us
         return over and self._flight.left > 0
 
     def wake(self, now_us: int) -> list[Run]:
@@ -80,7 +80,7 @@ class Recovery(Transmissions):
             if run.state == FLYING:
                 self._lose(run, now_us, blame=self._time_tells())
             self._flight.urge(run)
-        elif self._waits_for_room(run) and now_us < self.news_us + self.timing.delay_us:
+        elif self._waits_for_room(run) and now_us < self.progress_us + self.timing.delay_us:
             self._flight.arm(run, now_us + self._alone_us(run.losses - 1))
         else:
             self._have_leave(run)

@@ -18,7 +18,7 @@ FLYING, SETTLED, LOST, URGENT, OVER = range(5)
 leave again; to be retransmitted outside of them; acknowledged or given up."""
 NEVER = 1 << 62
 """Later than every time."""
-CHANCES_MAX = 8
+ATTEMPTS_MAX = 8
 """How often an ignored stream leaves when the peer has room, before it counts as one that the peer never takes."""
 
 
@@ -29,8 +29,8 @@ class Run:
     """
 
     __slots__ = (
-        "again_us", "asked", "base", "count", "cut", "data", "departure", "first", "following", "landed", "losses",
-        "named", "orders", "preceding", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
+        "again_us", "base", "count", "cut", "data", "departure", "first", "following", "landed", "losses",
+        "named", "orders", "preceding", "requested", "segment_bytes", "sent_us", "state", "stream", "sure", "token",
     )  # fmt: skip
 
     def __init__(
@@ -68,7 +68,7 @@ class Run:
         """Whether the controller has been told that these packets arrived, or are out of the network."""
         self.named = False
         """Whether the peer has asked for this packet by name."""
-        self.asked = False
+        self.requested = False
         """Whether it waits to leave because the peer asked for it."""
         self.again_us = NEVER
         """When the run's own timer runs out; what the heap of timers says otherwise is stale."""
@@ -133,9 +133,9 @@ class Stream:
     """
 
     __slots__ = (
-        "_firsts", "_runs", "_singles", "answered", "asked", "behind", "burst", "chances", "ignored", "last", "left",
-        "left_us", "mark", "news_us", "partial", "probed_us", "same", "serial", "since_us", "single", "strays",
-        "withheld",
+        "_firsts", "_runs", "_singles", "answered", "attempts", "behind", "burst", "ignored", "last", "left",
+        "left_us", "mark", "partial", "probed_us", "progress_us", "requested", "same", "serial", "since_us", "single",
+        "strays", "withheld",
     )  # fmt: skip
 
     def __init__(self, serial: int = 0, last: int = NEVER) -> None:
@@ -150,18 +150,18 @@ class Stream:
         """Where acknowledgements are cumulative: everything below is acknowledged."""
         self.answered = False
         """Whether the peer has said anything about this stream."""
-        self.news_us = 0
+        self.progress_us = 0
         """When something new was last learned of it."""
         self.since_us = 0
         """From when a peer that says nothing counts as gone for this stream."""
         self.probed_us = 0
-        """When it last had a probe or news, or began: the one that has waited longest is probed next, so that new ones
+        """When it last had a probe or progress, or began: the one waiting longest is probed next, so that new ones
         do not keep an older one from its turn."""
         self.same = 0
         """Answers in a row that repeated the mark."""
-        self.asked = 0
+        self.requested = 0
         """Packets that wait to leave because the peer asked for them."""
-        self.chances = 0
+        self.attempts = 0
         """How often it left again after the peer had ignored it, when there was room for it as far as is known; where
         nothing else was under way that counts three times."""
         self.ignored = False
@@ -185,7 +185,7 @@ class Stream:
     @property
     def is_hopeless(self) -> bool:
         """Whether the peer seems never to take it."""
-        return self.chances >= CHANCES_MAX
+        return self.attempts >= ATTEMPTS_MAX
 
     def add(self, run: Run) -> None:
         if run.count == 1:
@@ -237,7 +237,7 @@ class Stream:
         return self.find(number) is not None
 
     def lowest(self) -> int | None:
-        """Return the lowest waiting number. Looks at every packet on its own: ask when needed, not for each packet."""
+        """Return the lowest waiting number. Checks every packet on its own: ask when needed, not for each packet."""
         lowest = min(self._singles, default=None)
         if self._firsts and (lowest is None or self._firsts[0] < lowest):
             return self._firsts[0]

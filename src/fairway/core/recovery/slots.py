@@ -154,7 +154,7 @@ class Slots:
         self._unanswered.add(stream.serial)
         self._partial.discard(stream.serial)
         self.hopeless += stream.is_hopeless
-        if stream.chances > TELLING_MAX:
+        if stream.attempts > TELLING_MAX:
             return
         if stream.left_us >= self._cut_us:  # what left before tells of the same lack of room
             self._ahead = max(1, self._ahead // 2)

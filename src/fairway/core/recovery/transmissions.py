@@ -9,7 +9,7 @@ adds what follows from time alone. `flight.py` knows where each packet is, `evid
 *Lost by later acknowledgements.* A packet is lost when three transmissions that left later have been acknowledged, or
 when one has and the packet is older than its time-out.
 
-*Only news counts.* What is newly acknowledged, or asked for the first time, restarts the timer and ends the back-off.
+*Only progress counts.* What is newly acknowledged, or first asked for, restarts the timer and ends the back-off.
 What repeats known facts restarts nothing; it shows that the peer is there (`heard_us`).
 
 *Packets that are never answered* cost the others nothing: from its second loss on a packet waits for its own doubled
@@ -20,7 +20,7 @@ left. But with the second for a packet that the peer may not accept (`acceptance
 none: the path has carried the packet, and the peer has dropped it.
 
 *A peer without room* drops packets that it would take later, and which of their timers runs out when there is room
-again is chance: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
+again is random: to a peer that held eight at a time most of them waited while it held none. An acknowledgement shows
 that there is room, so with each two of those that were lost again leave, whatever their timers say; and while
 acknowledgements come, only so.
 
@@ -79,7 +79,7 @@ class Kind(NamedTuple):
     silence_us: int = NEVER
     """Without a valid word of the peer while something waits: then all is given up."""
     stall_us: int = NEVER
-    """Without news while something waits, likewise; a stream that others have left behind is given up alone."""
+    """Without progress while something waits, likewise; a stream that others have left behind is given up alone."""
 
 
 class Transmissions:
@@ -110,7 +110,7 @@ class Transmissions:
         Where packets are delivered as they come, constant traffic of others then found a full queue."""
         self.streams: dict[int, Stream] = {}
         """By serial, oldest first: those that were transmitted and have packets without an acknowledgement."""
-        self.news_us = 0
+        self.progress_us = 0
         """When something new was last learned, or something first waited for it."""
         self.heard_us = 0
         """When the peer last said anything valid, or something first waited for it."""
@@ -200,11 +200,11 @@ class Transmissions:
         stream.add(run)
         if not stream.left:
             self.streams[stream.serial] = stream
-            stream.news_us = stream.probed_us = now_us
+            stream.progress_us = stream.probed_us = now_us
             stream.mark = stream.mark or first
         stream.left += count
         if not flight.left:
-            self.news_us = self.heard_us = now_us
+            self.progress_us = self.heard_us = now_us
         flight.left += count
         stream.left_us = now_us
         self._life_us = min(self._life_us, now_us + self._kind.life_us)
@@ -215,8 +215,8 @@ class Transmissions:
         if not (self._flight.in_flight or self._flight.settled):
             self._base_us = now_us
         # A timer that is shorter than the round trip repairs nothing: the packet is still on its way.
-        told = len(run.sent_us) == 1 or (not self._is_suspect(run) if self._kind.by_name else self._time_tells())
-        if self._controller is not None and told:
+        certain = len(run.sent_us) == 1 or (not self._is_suspect(run) if self._kind.by_name else self._time_tells())
+        if self._controller is not None and certain:
             run.departure = self._controller.sent(run.count, self._flight.in_flight, now_us)
         self._flight.launch(run)
         if not self._kind.by_name:
@@ -318,7 +318,7 @@ class Transmissions:
                 now_us - run.sent_us[0],
                 now_us,
             )
-        self._news(stream, 1, now_us)
+        self._progress(stream, 1, now_us)
         return run
 
     def acknowledge(
@@ -352,7 +352,7 @@ class Transmissions:
                 self._evidence.sample(pieces, transmission, now_us, prompt=prompt)
             if self._controller is not None:
                 self._tell_delivered(self._controller, pieces, transmission, now_us, prompt=prompt)
-            self._news(stream, total, now_us)
+            self._progress(stream, total, now_us)
         return pieces
 
     def _tell_delivered(
@@ -386,8 +386,8 @@ class Transmissions:
             rtt_us = -rtt_us  # an upper bound: short it shows that there is no queue, long it shows nothing
         if not prompt and len(latest.sent_us) == 1 and latest.departure is not None:
             controller.waited(order, now_us - latest.sent_us[0])
-        told = landed >= 0 or (len(latest.sent_us) > 1 and self._is_latest(latest))
-        departure = latest.departure if told else None
+        certain = landed >= 0 or (len(latest.sent_us) > 1 and self._is_latest(latest))
+        departure = latest.departure if certain else None
         controller.delivered(total + max(0, landed), departure, order, self._flight.in_flight, rtt_us, now_us)
 
     def _is_latest(self, run: Run) -> bool:
@@ -400,7 +400,7 @@ class Transmissions:
 
     def _land(self, order: int) -> int:
         """Take that the transmission of that order arrived; return how many others that shows to have arrived before
-        it, or -1 if it is not news."""
+        it, or -1 if it is not progress."""
         return 0
 
     def _take_off(self, run: Run, count: int, now_us: int, transmission: int) -> bool:
@@ -434,7 +434,7 @@ class Transmissions:
         if not run.stream.left:
             self.streams.pop(run.stream.serial, None)
 
-    def _news(self, stream: Stream, count: int, now_us: int) -> None:
+    def _progress(self, stream: Stream, count: int, now_us: int) -> None:
         """Take that something was newly acknowledged."""
         self._learned(stream, now_us)
         if self._controller is not None:
@@ -477,7 +477,7 @@ class Transmissions:
     def _learned(self, stream: Stream, now_us: int) -> None:
         if self._backoffs > 1 and self._passes_by:
             self._judged_us = now_us
-        self.news_us = self.heard_us = self._base_us = stream.news_us = stream.probed_us = now_us
+        self.progress_us = self.heard_us = self._base_us = stream.progress_us = stream.probed_us = now_us
         self._backoffs = self._spare = 0
 
     def damaged(self, stream: Stream, number: int, now_us: int) -> Run | None:

@@ -6,7 +6,7 @@
     episodes.py          one flow at all points, cut at silences: what is computed as a whole
     decoded.py           what each record says, read as the protocol of its flow
     conversations.py     which records are one session, and who called
-    said.py              numbers without their wrapping, messages, and which numbers are left out
+    headers.py           numbers without their wrapping, messages, and which numbers are left out
     acknowledgements.py  what repeats what, and what answers what
     packets.py           every record with all of that
     giants.py            the same for an episode that is too large for memory

@@ -53,7 +53,7 @@ class Survey:
 
 
 def survey(spark: SparkSession, paths: Iterable[str], held: Collection[str], part_bytes: int) -> Survey:
-    """Look at files; `held` are the identities of those that need not be read."""
+    """Check files; `held` are the identities of those that need not be read."""
     found = Survey()
     files: dict[str, CaptureFile] = {}
     for path in listed(paths):

@@ -80,7 +80,7 @@ def answers_of_calls(decoded: Decoded) -> Integers:
 
 
 def _nearest(call: Words, answers: Mask) -> Integers:
-    """Return the place of the last answer before each row, of the same call; -1 if there is none."""
+    """Return the row of the last answer before each row, of the same call; -1 if there is none."""
     return last_before(answers, start_of(begins(call)))
 
 
@@ -96,9 +96,9 @@ class Sessions(NamedTuple):
     """The records of sessions, session by session and in the order of time."""
 
     rows: Integers
-    """Their places in the table."""
+    """Their rows in the table."""
     number: Integers
-    """The place of each one's session in `words` and `keys`."""
+    """The index of each one's session in `words` and `keys`."""
     from_caller: Mask
     words: Words
     """A word for each session."""
@@ -106,19 +106,19 @@ class Sessions(NamedTuple):
     """The key of each session."""
     runs: Runs
     position: Integers
-    """The place of each record in its session, from 1."""
+    """The position of each record in its session, from 1."""
 
 
 def sessions_of(decoded: Decoded, answers: Integers, carried: Carried) -> Sessions:
     """Return the sessions among rows in the order of time; `answers` are what calls were answered with."""
     rows = np.flatnonzero(decoded.counts)
-    strand = _conversation(decoded, rows, answers[rows])
-    order = together(np.unique(strand, return_inverse=True)[1])  # by small numbers few are sorted in no time
-    rows, strand = rows[order], strand[order]
+    conversation = _conversation(decoded, rows, answers[rows])
+    order = together(np.unique(conversation, return_inverse=True)[1])  # by small numbers few are sorted in no time
+    rows, conversation = rows[order], conversation[order]
     at_ns, protocol, forward = decoded.at_ns[rows], decoded.protocol[rows], decoded.forward[rows]
-    begun = begins(strand)
+    begun = begins(conversation)
     before_ns = np.roll(at_ns, 1)
-    before_ns[begun] = carried.get("last", strand[begun], NO_TIME)
+    before_ns[begun] = carried.get("last", conversation[begun], NO_TIME)
     new = (before_ns == NO_TIME) | (at_ns - before_ns > _IDLE_NS[protocol])
     first = begun | new
     opener, number = np.flatnonzero(first), np.cumsum(first) - 1
@@ -126,13 +126,13 @@ def sessions_of(decoded: Decoded, answers: Integers, carried: Carried) -> Sessio
     caller_forward = forward[opener] ^ answering
     # rup's request asks for more of a message: it speaks to the caller.
     caller_forward ^= (protocol[opener] == RUP) & (decoded.kind[rows[opener]] == KIND["request"])
-    words, goes_on = mixed(strand[opener], at_ns[opener]), ~new[opener]
-    words[goes_on] = carried.get("session", strand[opener[goes_on]], 0).view(np.uint64)
-    caller_forward[goes_on] = carried.get("caller", strand[opener[goes_on]], 0) != 0
+    words, goes_on = mixed(conversation[opener], at_ns[opener]), ~new[opener]
+    words[goes_on] = carried.get("session", conversation[opener[goes_on]], 0).view(np.uint64)
+    caller_forward[goes_on] = carried.get("caller", conversation[opener[goes_on]], 0) != 0
     last = np.append(begun[1:], True)[: len(rows)]
-    carried.put("last", strand[last], at_ns[last])
-    carried.put("session", strand[last], words[number[last]].view(np.int64))
-    carried.put("caller", strand[last], caller_forward[number[last]].astype(np.int64))
+    carried.put("last", conversation[last], at_ns[last])
+    carried.put("session", conversation[last], words[number[last]].view(np.int64))
+    carried.put("caller", conversation[last], caller_forward[number[last]].astype(np.int64))
     names = pa.array([f"{name}-" for name in PROTOCOLS]).take(pa.array(protocol[opener]))
     keys = pc.binary_join_element_wise(names, hexadecimal(words), "")
     runs = Runs(words, first, carried)

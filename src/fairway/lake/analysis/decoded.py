@@ -87,12 +87,12 @@ def signs_in(rows: Rows, flows: Integers) -> Signs:
     kind, flow = kind[of_mrp], np.searchsorted(flows, rows.numbers(rows.unit)[of_mrp])
     data = kind == _DATA
     short = data & ~rows.flags("mrp_stamped")[of_mrp]
-    places, owner = of_mrp[data], flow[data]
+    indices, owner = of_mrp[data], flow[data]
 
     def ids(name: str) -> Integers:
-        known = ~rows.missing(name)[places]
+        known = ~rows.missing(name)[indices]
         # An id has 24 bits at the most.
-        return np.unique((owner[known] << np.int64(32)) | rows.numbers(name)[places][known])
+        return np.unique((owner[known] << np.int64(32)) | rows.numbers(name)[indices][known])
 
     return Signs(
         count(flow, kind == _ACK, len(flows)),
@@ -141,14 +141,14 @@ def _piggyback_pairs(rows: Rows, handshakes: Integers, calls: Mask, forward: Mas
 
 
 def _first(keys: Words, wanted: Mask) -> Integers:
-    """Return the place of the first wanted row of each key."""
-    places = np.flatnonzero(wanted)
-    return places[begins(keys[places])]
+    """Return the index of the first wanted row of each key."""
+    indices = np.flatnonzero(wanted)
+    return indices[begins(keys[indices])]
 
 
-def _pairs(rows: Rows, places: Integers, one: Integers, other: Integers) -> Integers:
+def _pairs(rows: Rows, indices: Integers, one: Integers, other: Integers) -> Integers:
     """Return a word for the ids of both ends of a flow."""
-    return mixed(rows.numbers(rows.unit)[places], one, other).view(np.int64)
+    return mixed(rows.numbers(rows.unit)[indices], one, other).view(np.int64)
 
 
 UDPC, MRP, RUP, PYDEVTS = range(len(PROTOCOLS))
@@ -204,12 +204,12 @@ class Decoded:
 
     @property
     def protocol(self) -> Codes:
-        """The protocol of each row, as a place in `SPOKEN`."""
+        """The protocol of each row, as an index in `RECOGNISED`."""
         return self.recognised.protocol
 
     @cached_property
     def kind(self) -> Codes:
-        """The kind of each row as a place in `KINDS`; -1 if it has none."""
+        """The kind of each row as an index in `KINDS`; -1 if it has none."""
         kind = np.full(len(self.rows), MISSING, dtype=np.int16)
         for number, name in enumerate(PROTOCOLS):
             mine = self.protocol == number
@@ -232,8 +232,8 @@ class Decoded:
     @cached_property
     def point(self) -> Words:
         """A word for the point of each row."""
-        places, texts = self.rows.texts("point")
-        return np.array([word_of(text) for text in texts], dtype=np.int64).view(np.uint64)[places]
+        indices, texts = self.rows.texts("point")
+        return np.array([word_of(text) for text in texts], dtype=np.int64).view(np.uint64)[indices]
 
     @property
     def flow(self) -> Integers:

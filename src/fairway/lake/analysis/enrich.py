@@ -1,4 +1,4 @@
-"""From records, sorted by flow and time, to rows of `packets`: the one place where a conversation is understood.
+"""From records, sorted by flow and time, to rows of `packets`: the one module that understands conversations.
 
 Spark brings the records of a flow together. A task gets them in batches; it gathers whole episodes until they are worth
 the arrays that are made of them, finds out what they mean (`packets.py`) and goes on. An episode of more records than
@@ -101,8 +101,8 @@ class Enrich:
         rows = np.bincount(file, minlength=len(numbers))
         damages = count(file, records.numbers("undecoded") >= len(REASONS), len(numbers))
         frames = most(file, records.numbers("frame"), len(numbers), 0)
-        for place, number in enumerate(numbers.tolist()):
-            found = Counts(int(rows[place]), int(frames[place]), int(damages[place]))
+        for index, number in enumerate(numbers.tolist()):
+            found = Counts(int(rows[index]), int(frames[index]), int(damages[index]))
             self.counts.setdefault(number, Counts()).add(found)
 
     def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table | Chunks]:

@@ -1,12 +1,12 @@
 """An episode of more records than are held at a time: its chunks lie on disk, and are gone through three times.
 
-    1  all chunks add up what the episode speaks, and in which layout (`verdicts`, `layouts`); its handshakes are kept
-    2  in the order of time, sessions and numbers are found (`heard_in`); what later chunks must know is carried
+    1  all chunks add up the episode's protocol and layout (`verdicts`, `layouts`); its handshakes are kept
+    2  in the order of time, sessions and numbers are found (`in_order`); what later chunks must know is carried
     3  in that order again, with all that is known by then, rows of `packets` are made
 
 What a record repeats or acknowledges may lie anywhere in the episode, before it or behind it, but has a number that it
-names. So between 2 and 3 what records say is looked at number by number, a share of all numbers at a time (`facts`).
-A record that has a number of its own and names another is looked at with both. A share with many records under one
+names. So between 2 and 3 records are read number by number, a share of all numbers at a time (`facts`).
+A record that has a number of its own and names another is read with both. A share with many records under one
 number is gone through in pieces, of which no more is kept than what was first, last, greatest or counted.
 
 Memory is for a chunk, a piece, the numbers of a share, the handshakes, and a few numbers for each session.
@@ -31,8 +31,8 @@ from fairway.lake.analysis.conversations import SHAKEN, answers_of_calls, handsh
 from fairway.lake.analysis.decoded import Decoded, Known, Signs, layouts, signs_in
 from fairway.lake.analysis.episodes import first_of_episodes
 from fairway.lake.analysis.episodes import numbers_of as episodes_of
-from fairway.lake.analysis.packets import LAYOUT, Heard, Packets, heard_in, spoken
-from fairway.lake.analysis.said import TURNS, Said
+from fairway.lake.analysis.headers import TURNS, Headers
+from fairway.lake.analysis.packets import LAYOUT, Ordered, Packets, as_recognised, in_order
 from fairway.lake.arrays import MISSING, Carried, Mask, Rows, begins, masked, mixed
 from fairway.lake.captures.merged import staying, telling
 from fairway.lake.captures.recognition import Evidence, observed, verdicts
@@ -182,8 +182,8 @@ def cut(chunks: Chunks, decode: Decode) -> Chunks:
     """Return each record as the episode bears it out: cut into datagrams, or as it is."""
     if not chunks.may_be_merged:
         return chunks
-    told = (decode(chunk.filter(pa.array(_telling(decode(chunk)))), None) for chunk in chunks)
-    evidence = reduce(Evidence.plus, map(_observed, told))
+    evident = (decode(chunk.filter(pa.array(_telling(decode(chunk)))), None) for chunk in chunks)
+    evidence = reduce(Evidence.plus, map(_observed, evident))
     known, told_any = Known(verdicts(evidence)), evidence.sums["all"] > 0
     found = Chunks(chunks.ends.slice(0, 0), chunks.rows, chunks.size_bytes)
     for chunk in chunks:
@@ -209,65 +209,65 @@ def packets_in(chunks: Chunks, decode: Decode) -> Iterator[Packets]:
     known, calls = _known(chunks, decode)
     carried, starts = Carried(keeps=True), [0]
     shares = min(SHARES_MAX, 1 << (2 * chunks.count // chunks.rows).bit_length())
-    with closing(Shuffled(shares)) as told:
-        for heard in _heard(chunks, decode, known, calls, carried):
-            _tell(told, heard.said, starts[-1], shares)
-            starts.append(starts[-1] + len(heard.sessions.rows))
+    with closing(Shuffled(shares)) as shuffled:
+        for ordered in _in_order(chunks, decode, known, calls, carried):
+            _shuffle(shuffled, ordered.headers, starts[-1], shares)
+            starts.append(starts[-1] + len(ordered.sessions.rows))
         found = Shuffled(len(starts) - 1)
         for share in range(shares):
-            _find(found, told, told.pieces(share, chunks.rows), np.array(starts[:-1]))
+            _find(found, shuffled, shuffled.pieces(share, chunks.rows), np.array(starts[:-1]))
     with closing(found):
-        for number, heard in enumerate(_heard(chunks, decode, known, calls, carried.again(LAYOUT))):
-            yield Packets(*heard, _facts(found.group(number), starts[number], len(heard.sessions.rows)))
+        for number, ordered in enumerate(_in_order(chunks, decode, known, calls, carried.again(LAYOUT))):
+            yield Packets(*ordered, _facts(found.group(number), starts[number], len(ordered.sessions.rows)))
 
 
 Calls = tuple[Integers, Integers]
-"""The places of handshakes in the episode, and what calls among them were answered with; -1 for the others."""
+"""The rows of handshakes in the episode, and what calls among them were answered with; -1 for the others."""
 
 
 def _known(chunks: Chunks, decode: Decode) -> tuple[Known, Calls]:
     """Find out what only the whole episode tells."""
     evidence: Evidence | None = None
     signs: Signs | None = None
-    flows, handshakes, places, start = np.array([chunks.episode]), [], [], 0
+    flows, handshakes, rows, start = np.array([chunks.episode]), [], [], 0
     for chunk in chunks:
         decoded = decode(chunk)
         seen, shown = _observed(decoded), signs_in(decoded.rows, flows)
         evidence, signs = evidence.plus(seen) if evidence else seen, signs.plus(shown) if signs else shown
         shaken = np.flatnonzero(handshakes_in(decoded.rows))
         handshakes.append(pa.table([decoded.rows.array(name).take(pa.array(shaken)) for name in SHAKEN], SHAKEN))
-        places.append(start + shaken)
+        rows.append(start + shaken)
         start += len(chunk)
     assert evidence is not None
     assert signs is not None
     recognised = verdicts(evidence)
     kept = Decoded(Rows(pa.concat_tables(handshakes)), decoded.port_map, Known(recognised))
     known = Known(recognised, layouts(kept.rows, kept.forward, flows, signs))
-    return known, (np.concatenate(places), answers_of_calls(kept))
+    return known, (np.concatenate(rows), answers_of_calls(kept))
 
 
-def _heard(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Heard]:
+def _in_order(chunks: Chunks, decode: Decode, known: Known, calls: Calls, carried: Carried) -> Iterator[Ordered]:
     """Go through an episode in the order of time."""
     start = 0
     for chunk in chunks:
         answers = np.full(len(chunk), MISSING, dtype=np.int64)
         first, last = np.searchsorted(calls[0], (start, start + len(chunk)))
         answers[calls[0][first:last] - start] = calls[1][first:last]
-        yield heard_in(spoken(decode(chunk, known)), answers, carried)
+        yield in_order(as_recognised(decode(chunk, known)), answers, carried)
         start += len(chunk)
 
 
-def _tell(told: Shuffled, said: Said, start: int, shares: int) -> None:
-    """Write what records say to the shares of the numbers that they have and name."""
-    own, other = (number & (shares - 1) for number in numbers_of(said))
+def _shuffle(shuffled: Shuffled, headers: Headers, start: int, shares: int) -> None:
+    """Write the headers of records to the shares of the numbers that they have and name."""
+    own, other = (number & (shares - 1) for number in numbers_of(headers))
     twice = np.repeat(np.arange(len(own)), np.where(own == other, 1, 2))
     again = ~begins(twice)
     share = np.where(again, other[twice], own[twice])
-    flags = {"place": start + twice, "has": ~again, "names": again | (own == other)[twice]}
-    told.add({name: column[twice] for name, column in said._asdict().items()} | flags, share)
+    flags = {"row": start + twice, "has": ~again, "names": again | (own == other)[twice]}
+    shuffled.add({name: column[twice] for name, column in headers._asdict().items()} | flags, share)
 
 
-def _find(found: Shuffled, told: Shuffled, pieces: Sequence[Piece], starts: Integers) -> None:
+def _find(found: Shuffled, shuffled: Shuffled, pieces: Sequence[Piece], starts: Integers) -> None:
     """Write the facts of one share of numbers to the chunks of their records.
 
     Many records may have one number: all parts of a rup message do, or what a peer sends that has nothing new to
@@ -275,26 +275,26 @@ def _find(found: Shuffled, told: Shuffled, pieces: Sequence[Piece], starts: Inte
     """
     sent, carried = Carried(keeps=True), Carried(keeps=len(pieces) > 1)
     for piece in reversed(pieces):
-        note_sent(_said(told.read(piece)), sent)
+        note_sent(_headers(shuffled.read(piece)), sent)
     for piece in pieces:
-        columns = told.read(piece)
-        said = _said(columns)
-        flags = {"place": columns["place"], "has": said.has, "names": said.names}
-        chunk = np.searchsorted(starts, columns["place"], side="right") - 1
-        found.add(flags | facts(said, sent, carried)._asdict(), chunk)
+        columns = shuffled.read(piece)
+        headers = _headers(columns)
+        flags = {"row": columns["row"], "has": headers.has, "names": headers.names}
+        chunk = np.searchsorted(starts, columns["row"], side="right") - 1
+        found.add(flags | facts(headers, sent, carried)._asdict(), chunk)
 
 
-def _said(columns: Mapping[str, NDArray[Any]]) -> Said:
-    return Said(**{name: columns[name] for name in Said._fields})
+def _headers(columns: Mapping[str, NDArray[Any]]) -> Headers:
+    return Headers(**{name: columns[name] for name in Headers._fields})
 
 
 def _facts(found: dict[str, NDArray[Any]], start: int, count: int) -> Facts:
     """Return the facts of the records of a chunk."""
-    places, whose = found["place"] - start, {True: found["names"], False: found["has"]}
+    rows, whose = found["row"] - start, {True: found["names"], False: found["has"]}
 
     def column(name: str) -> NDArray[Any]:
         values, which = np.empty(count, dtype=found[name].dtype), whose[name in OF_OTHER]
-        values[places[which]] = found[name][which]
+        values[rows[which]] = found[name][which]
         return values
 
     return Facts(*map(column, Facts._fields))

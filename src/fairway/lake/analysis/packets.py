@@ -21,23 +21,23 @@ from fairway.core.tables import PACKETS, PROTOCOLS
 from fairway.lake.analysis.acknowledgements import DIFFERENCES, Facts, facts, note_sent
 from fairway.lake.analysis.conversations import Sessions, answers_of_calls, sessions_of
 from fairway.lake.analysis.decoded import KIND, KINDS, MRP, RUP, Decoded
-from fairway.lake.analysis.said import Said, said_of
+from fairway.lake.analysis.headers import Headers, headers_of
 from fairway.lake.arrays import MISSING, Carried, Mask, masked, named, numbers
-from fairway.lake.captures.recognition import DTLS, EVIDENCE, SPOKEN, UNKNOWN
+from fairway.lake.captures.recognition import DTLS, EVIDENCE, RECOGNISED, UNKNOWN
 from fairway.lake.schemas import arrow_schema
 
 LAYOUT = "layout"
 """Carried of sessions: which signs of mrp's layouts were seen."""
 
 
-class Heard(NamedTuple):
-    """What is known of records in the order of time."""
+class Ordered(NamedTuple):
+    """Records in the order of time."""
 
     decoded: Decoded
     sessions: Sessions
     piggyback: Mask
     """Which sessions have mrp's piggyback layout, as far as they have been seen."""
-    said: Said
+    headers: Headers
 
 
 class Packets(NamedTuple):
@@ -46,28 +46,28 @@ class Packets(NamedTuple):
     decoded: Decoded
     sessions: Sessions
     piggyback: Mask
-    said: Said
+    headers: Headers
     facts: Facts
 
 
 def packets_of(decoded: Decoded) -> Packets:
     """Find sessions, messages and retransmissions among rows that are in the order of time within their flows."""
-    spoken(decoded)
-    heard = heard_in(decoded, answers_of_calls(decoded), Carried(keeps=False))
-    sent = note_sent(heard.said, Carried(keeps=True))
-    return Packets(*heard, facts(heard.said, sent, Carried(keeps=False)))
+    as_recognised(decoded)
+    ordered = in_order(decoded, answers_of_calls(decoded), Carried(keeps=False))
+    sent = note_sent(ordered.headers, Carried(keeps=True))
+    return Packets(*ordered, facts(ordered.headers, sent, Carried(keeps=False)))
 
 
-def spoken(decoded: Decoded) -> Decoded:
-    """Return rows read only as the protocols that they speak."""
-    decoded.rows.keep([SPOKEN[number] for number in np.unique(decoded.protocol).tolist()])
+def as_recognised(decoded: Decoded) -> Decoded:
+    """Return rows read only as the protocols they were recognised as."""
+    decoded.rows.keep([RECOGNISED[number] for number in np.unique(decoded.protocol).tolist()])
     return decoded
 
 
-def heard_in(decoded: Decoded, answers: Integers, carried: Carried) -> Heard:
-    """Find what records in the order of time say; `answers` are what calls were answered with."""
+def in_order(decoded: Decoded, answers: Integers, carried: Carried) -> Ordered:
+    """Find sessions and headers of records in the order of time; `answers` are what calls were answered with."""
     sessions = sessions_of(decoded, answers, carried)
-    return Heard(decoded, sessions, _piggyback(decoded, sessions, carried), said_of(decoded, sessions))
+    return Ordered(decoded, sessions, _piggyback(decoded, sessions, carried), headers_of(decoded, sessions))
 
 
 def _piggyback(decoded: Decoded, sessions: Sessions, carried: Carried) -> Mask:
@@ -150,9 +150,9 @@ def _reason(packets: Packets) -> pa.Array:
     reason = np.select([decoded.protocol == UNKNOWN, decoded.protocol == DTLS], [0, 1], MISSING)
     asked = [(f"{name}_reason", decoded.protocol == number) for number, name in enumerate(PROTOCOLS)]
     for column, mine in (*asked, ("undecoded", np.ones(len(decoded.rows), dtype=bool))):
-        places, texts = decoded.rows.texts(column)
+        indices, texts = decoded.rows.texts(column)
         names += [text for text in texts if text not in names]
-        codes = np.array([names.index(text) for text in texts] + [MISSING])[places]
+        codes = np.array([names.index(text) for text in texts] + [MISSING])[indices]
         reason = np.where(mine & (codes != MISSING), codes, reason)
     return named(reason, names)
 
@@ -202,8 +202,8 @@ def _body(packets: Packets) -> pa.Array:
         return pa.nulls(len(payload), pa.binary())
     header = packets.decoded.header_bytes
     valid = payload.is_valid().to_numpy(zero_copy_only=False) & packets.decoded.has_body
-    _, places, data = payload.buffers()
-    ends = np.frombuffer(places, dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1].astype(np.int64)
+    _, offsets, data = payload.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1].astype(np.int64)
     held = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]] if data is not None else np.zeros(0, np.uint8)
     ends -= ends[0]
     cut = np.where(valid, np.minimum(header, np.diff(ends)), np.diff(ends))
@@ -219,21 +219,21 @@ def _body(packets: Packets) -> pa.Array:
 
 
 _BUILDERS: dict[str, Callable[[Packets], pa.Array]] = {
-    "protocol": lambda packets: named(packets.decoded.protocol, SPOKEN),
+    "protocol": lambda packets: named(packets.decoded.protocol, RECOGNISED),
     "evidence": lambda packets: named(packets.decoded.recognised.evidence, EVIDENCE),
     "kind": lambda packets: named(packets.decoded.kind, KINDS),
     "reason": _reason,
     "session": _session,
     "from_caller": lambda packets: _in_sessions(packets, packets.sessions.from_caller, None, pa.bool_()),
     "position": lambda packets: _in_sessions(packets, packets.sessions.position, None, pa.int64()),
-    "message": lambda packets: _identity(packets, packets.said.number, packets.said.exists),
+    "message": lambda packets: _identity(packets, packets.headers.number, packets.headers.exists),
     "retransmission": lambda packets: _in_sessions(
-        packets, packets.facts.earlier.astype(np.int32), ~packets.said.countable, pa.int32()
+        packets, packets.facts.earlier.astype(np.int32), ~packets.headers.countable, pa.int32()
     ),
-    "acknowledges": lambda packets: _identity(packets, packets.said.acknowledged, packets.facts.acknowledges),
+    "acknowledges": lambda packets: _identity(packets, packets.headers.acknowledged, packets.facts.acknowledges),
     "acknowledged_sent_ns": lambda packets: _when(packets, packets.facts.acknowledged_sent_ns),
-    "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.said.numbered, pa.int64()),
-    "duplicate": lambda packets: _in_sessions(packets, packets.facts.duplicate, ~packets.said.countable, pa.bool_()),
+    "gap": lambda packets: _in_sessions(packets, packets.facts.gap, ~packets.headers.numbered, pa.int64()),
+    "duplicate": lambda packets: _in_sessions(packets, packets.facts.duplicate, ~packets.headers.countable, pa.bool_()),
     "first_at_ns": lambda packets: _when(packets, packets.facts.first_at_ns),
     "differs": lambda packets: _code(packets, packets.facts.differs, DIFFERENCES),
     "acknowledges_kind": lambda packets: _code(packets, packets.facts.acknowledged_kind, KINDS),

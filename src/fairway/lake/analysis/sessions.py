@@ -214,8 +214,8 @@ def _shown() -> list[str]:
     told["rtt_samples"] = f"coalesce(IF({longer}, rtt_samples_out, rtt_samples_in), 0)"
     told["rtt_min_us"] = f"IF({longer}, rtt_min_us_out, rtt_min_us_in)"
     told |= {
-        name: f"IF({longer}, rtt_quantiles_out[{place}], rtt_quantiles_in[{place}])"
-        for place, name in enumerate(QUANTILES)
+        name: f"IF({longer}, rtt_quantiles_out[{index}], rtt_quantiles_in[{index}])"
+        for index, name in enumerate(QUANTILES)
     }
     sent = [f"{name}_{suffix}" for suffix in WAYS for name in ("packets", "bytes", "retransmissions", "goodput")]
     return [*sent, *named(told)]

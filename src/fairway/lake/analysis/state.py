@@ -102,7 +102,7 @@ class State:
     @classmethod
     def of(cls, lake: Lake) -> State:
         """Open the tables of a lake, and make those that are missing."""
-        return cls(tables(lake.place))
+        return cls(tables(lake.location))
 
     def delta(self, table: Table) -> Delta:
         """Return a table."""

@@ -35,7 +35,7 @@ class Summary:
 def summary(lake: Lake) -> Summary:
     """Read the summary of a lake; a table that is not there yet counts as empty."""
     packets: Counter[str] = Counter()
-    found = datasets(lake.place)
+    found = datasets(lake.location)
     for batch in found[PACKETS.name].to_batches(columns=["protocol"]) if PACKETS.name in found else ():
         counted = pc.value_counts(batch.column("protocol"))
         packets.update({row["values"]: row["counts"] for row in counted.to_pylist()})
@@ -47,7 +47,7 @@ def summary(lake: Lake) -> Summary:
 
 
 def _worst(sessions: ds.Dataset | None) -> tuple[dict[str, object], ...]:
-    """Return the sessions to look at first, keeping only so many at a time."""
+    """Return the sessions to check first, keeping only so many at a time."""
     kept: list[dict[str, object]] = []
     for batch in sessions.to_batches(columns=list(_OF_WORST)) if sessions is not None else ():
         kept = sorted([*kept, *batch.to_pylist()], key=_badness)[:WORST]

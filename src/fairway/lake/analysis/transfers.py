@@ -28,7 +28,7 @@ from fairway.lake.analysis.sessions import (
 )
 
 KINDS = ("data", "important", "message", "packet", "plain", "request", "response")
-"""What a message is. Its place here is aggregated: for numbers Spark need not sort."""
+"""What a message is. Its index here is aggregated: for numbers Spark need not sort."""
 
 _LISTED = f"array({', '.join(map(repr, KINDS))})"
 _CUMULATIVE = "(mrp_layout <=> 'piggyback')"

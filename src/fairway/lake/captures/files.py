@@ -2,7 +2,7 @@
 
 A plain file is mapped into memory. A compressed one is unpacked into a temporary file first: it can only be read from
 the front, and a damaged header near its end must not need all of it in memory. Of an object in a store, the range that
-is asked for is fetched into a temporary file with holes, where everything has the place that it has in the object.
+is asked for is fetched into a temporary file with holes, where everything has the offset that it has in the object.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 from fairway.core.errors import DamagedCapture
-from fairway.store.places import Place, place_of
+from fairway.store.locations import Location, location_of
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -68,8 +68,8 @@ class CaptureFile:
     @contextmanager
     def raw(self) -> Iterator[Any]:
         """Open it as it is, as an Arrow file."""
-        place, name = _placed(self.path)
-        with place.open(name) as file:
+        location, name = _located(self.path)
+        with location.open(name) as file:
             yield file
 
 
@@ -95,10 +95,10 @@ def is_address(path: str) -> bool:
     return path.startswith("s3:")
 
 
-def _placed(path: str) -> tuple[Place, str]:
+def _located(path: str) -> tuple[Location, str]:
     """Return where a file lies, and its name there."""
-    folder, _, name = place_of(path).uri.rpartition("/")
-    return Place(folder), name
+    folder, _, name = location_of(path).uri.rpartition("/")
+    return Location(folder), name
 
 
 def listed(patterns: Iterable[str]) -> list[str]:
@@ -121,21 +121,21 @@ def listed(patterns: Iterable[str]) -> list[str]:
 
 
 def _listed_objects(pattern: str) -> list[str]:
-    place, name = _placed(pattern)
-    names = place.names()
+    location, name = _located(pattern)
+    names = location.names()
     if name in names and not any(sign in name for sign in "*?["):
-        below = [f"{place / name}/{one}" for one in (place / name).names() if one.endswith(SUFFIXES)]
-        return below or [f"{place}/{name}"]
-    return [f"{place}/{one}" for one in names if fnmatch(one, name)] or [pattern]
+        below = [f"{location / name}/{one}" for one in (location / name).names() if one.endswith(SUFFIXES)]
+        return below or [f"{location}/{name}"]
+    return [f"{location}/{one}" for one in names if fnmatch(one, name)] or [pattern]
 
 
 def seen(path: str) -> CaptureFile:
-    """Look at a file; raise `DamagedCapture` in a sentence if it cannot be a capture."""
+    """Check a file; raise `DamagedCapture` in a sentence if it cannot be a capture."""
     try:
         if is_address(path):
-            place, name = _placed(path)
-            size = place.file(name).size_bytes
-            with place.open(name) as file:
+            location, name = _located(path)
+            size = location.file(name).size_bytes
+            with location.open(name) as file:
                 head = file.read(4)
         elif not stat.S_ISREG(os.stat(path).st_mode):
             raise DamagedCapture(f"{path} is no regular file: name a file that a capture was written to.")
@@ -255,7 +255,7 @@ def _unpack_gzip(packed: Any, unpacked: BinaryIO) -> str | None:
 
 
 def _unpack_to_damage(member: zlib._Decompress, piece: bytes, unpacked: BinaryIO) -> None:
-    """Unpacks what stands before a damage: an error takes with it what the same step has unpacked."""
+    """Unpack what stands before a damage: an error takes with it what the same step has unpacked."""
     with suppress(zlib.error):
         while piece and not member.eof:
             unpacked.write(member.decompress(piece, 1))

@@ -3,7 +3,7 @@
 Behind the row of such a record, its `piece` 0, stands one for each datagram that may have been merged into it, numbered
 from 1 and `merged_as` the protocol whose framing it has. Other protocols have payloads that can be cut like that, too:
 only where the flow is recognised as that protocol do the pieces stay, elsewhere the record as it is. A piece is filed
-one byte further than the one before: places of rows stay unique, and inside their record.
+one byte further than the one before: offsets of rows stay unique, and inside their record.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def borne_out(rows: Rows, key: Words, recognise: Callable[[Mask], Codes]) -> Mas
     """Return which rows stay: of a record that may hold several datagrams its pieces or itself, as its flow has it.
 
     `key` is what is recognised as a whole, the flow or the episode; `recognise` returns the protocol of each of some
-    rows, as a place in `PROTOCOLS`.
+    rows, as an index in `PROTOCOLS`.
     """
     if rows.missing("merged_as").all():
         return np.ones(len(rows), dtype=bool)
-    keys, places = np.unique(key, return_inverse=True)
+    keys, inverse = np.unique(key, return_inverse=True)
     seen = telling(rows, key)
-    spoken = np.full(len(keys), MISSING, dtype=np.int16)
-    spoken[places[seen]] = recognise(seen)
-    return staying(rows, spoken[places])
+    recognised = np.full(len(keys), MISSING, dtype=np.int16)
+    recognised[inverse[seen]] = recognise(seen)
+    return staying(rows, recognised[inverse])
 
 
 def telling(rows: Rows, key: Words) -> Mask:
-    """Return which rows are evidence for what is spoken; all rows of a record are among them.
+    """Return which rows are evidence for a protocol; all rows of a record are among them.
 
     What a cut would make of a udpc datagram or of an acknowledgement is no evidence for the cut: such a record counts
     as it is, if it is well-formed so.
@@ -91,10 +91,10 @@ def telling(rows: Rows, key: Words) -> Mask:
     return seen
 
 
-def staying(rows: Rows, spoken: Codes) -> Mask:
-    """Return which rows stay where this is spoken."""
+def staying(rows: Rows, recognised: Codes) -> Mask:
+    """Return which rows stay where this protocol was recognised."""
     piece, protocol = rows.numbers("piece"), _merged_as(rows)
-    stays: Mask = (protocol == MISSING) | np.where(spoken == protocol, piece > 0, piece == 0)
+    stays: Mask = (protocol == MISSING) | np.where(recognised == protocol, piece > 0, piece == 0)
     return stays
 
 

@@ -21,7 +21,7 @@ from fairway.capture.columns.ranges import (
     records,
     walked,
 )
-from fairway.capture.columns.records import CUT_OFF, NO_TIME, Form, Gap, Place, gap_record
+from fairway.capture.columns.records import CUT_OFF, NO_TIME, Form, Gap, Position, gap_record
 from fairway.core.errors import DamagedCapture
 from fairway.lake.captures.files import CaptureFile, number_of, opened
 from fairway.lake.captures.merged import with_pieces
@@ -45,12 +45,12 @@ class Part:
     @property
     def size_bytes(self) -> int:
         """About how much is read."""
-        return self.file.size_bytes if self.range is None else self.range.stop - self.range.place.offset
+        return self.file.size_bytes if self.range is None else self.range.stop - self.range.position.offset
 
     @property
     def edges(self) -> tuple[int, int | None]:
         """The bytes that are read."""
-        return (0, None) if self.range is None else (self.range.place.offset, self.range.stop)
+        return (0, None) if self.range is None else (self.range.position.offset, self.range.stop)
 
 
 def edges(file: CaptureFile, part_bytes: int) -> list[tuple[int, int]]:
@@ -75,15 +75,15 @@ def batches(part: Part, *, pieces: bool = False) -> Iterator[Batch]:
     with opened(part.file, *part.edges) as (data, problem):
         form = _form(part, data, problem)
         span = part.range or Range(form.start, len(data), 0)
-        frames, gaps, trouble = span.frames_before, span.gaps_before, 0
+        frames, gaps, damage = span.frames_before, span.gaps_before, 0
         number = number_of(part.file_id)
         for found in records(form, data, span):
             numbers = frames + np.cumsum(found.counted)
             batch = Batch(data, found, numbers, number)
             batch.gaps = gaps + np.cumsum(~found.counted)
-            frames, gaps, trouble = int(numbers[-1]), int(batch.gaps[-1]), int(found.trouble[-1])
+            frames, gaps, damage = int(numbers[-1]), int(batch.gaps[-1]), int(found.damage[-1])
             yield with_pieces(batch) if pieces else batch
-        if problem is not None and not trouble:
+        if problem is not None and not damage:
             end = gap_record(Gap(len(data), 0, CUT_OFF))
             yield Batch(data, end, np.array([frames], dtype=np.int64), number)
 
@@ -91,7 +91,7 @@ def batches(part: Part, *, pieces: bool = False) -> Iterator[Batch]:
 def times(parts: Sequence[Part]) -> tuple[int | None, int | None, str | None]:
     """Return when a file begins and ends, in nanoseconds since 1970, and what is wrong with its packing, if anything.
 
-    The parts are those of the file; of an object, which is somewhere else, only the first and the last are looked at.
+    The parts are those of the file; of an object, which is somewhere else, only the first and the last are checked.
     Raises `DamagedCapture` if it is no capture.
     """
     found: list[int] = []
@@ -125,7 +125,7 @@ WALKED_BYTES_MAX = 2 << 30
 
 
 def planned(spark: SparkSession, files: Sequence[Named], part_bytes: int) -> list[Part]:
-    """Cuts files into parts that are together exactly the files; files of one part are not looked at."""
+    """Cut files into parts that are together exactly the files; files of one part are not opened."""
     if sum(file.size_bytes for file, _ in files) <= WALKED_BYTES_MAX and not any(file.is_object for file, _ in files):
         return [part for file, file_id in files for part in _walked(file, file_id, part_bytes)]
     return _probed_apart(spark, files, part_bytes)
@@ -168,9 +168,9 @@ def _probed(piece: tuple[CaptureFile, int, int]) -> Probe | None:
 
 
 def _verified(file: CaptureFile, file_id: str, probes: Sequence[Probe]) -> list[Part]:
-    def again(place: Place, stop: int) -> Probe:
-        with opened(file, place.offset, stop) as (data, _):
-            return probe_from(form, data, place, stop)
+    def again(position: Position, stop: int) -> Probe:
+        with opened(file, position.offset, stop) as (data, _):
+            return probe_from(form, data, position, stop)
 
     with opened(file, 0, 0) as (data, _):
         form = form_of(bytes(data[:HEAD_BYTES]))

@@ -27,7 +27,7 @@ from fairway.protocols import columns as protocol_columns
 
 SCHEMA = arrow_schema(DATAGRAMS)
 HEADER_BYTES = {"udpc": 13, "mrp": 14, "rup": 42, "pydevts": 8}
-"""How much of a datagram a protocol's decoder looks at."""
+"""How much of a datagram a protocol's decoder reads."""
 LOOK_AHEAD_BYTES = 64
 """Decoders copy whole headers; behind the last datagram there is something to copy."""
 UDPC_ACK = 0x01
@@ -47,24 +47,24 @@ class Readings(Rows):
         self._captures = captures
         self._built: dict[str, pa.Array] = {}
         self._readings: dict[str, Columns] = {}
-        self._unspoken: tuple[str, ...] = ()
+        self._other_prefixes: tuple[str, ...] = ()
 
     def array(self, name: str) -> pa.Array:
         """Return a column, which is built once."""
-        if name.startswith(self._unspoken):
+        if name.startswith(self._other_prefixes):
             name = str(kind := SCHEMA.field(name).type)
             self._built.setdefault(name, pa.nulls(len(self), kind))
         elif name not in self._built:
             self._built[name] = _BUILDERS[name](self) if name in _BUILDERS else self.records.array(name)
         return self._built[name]
 
-    def keep(self, spoken: Collection[str]) -> None:
+    def keep(self, protocols: Collection[str]) -> None:
         """Forget what the datagrams would say in other protocols than these: all of that is null from now on."""
         prefixes = {name: (f"{name}_", "piggyback_") if name == "mrp" else (f"{name}_",) for name in PROTOCOLS}
-        self._unspoken = tuple(prefix for name in PROTOCOLS if name not in spoken for prefix in prefixes[name])
-        self._readings = {name: found for name, found in self._readings.items() if name in spoken}
+        self._other_prefixes = tuple(prefix for name in PROTOCOLS if name not in protocols for prefix in prefixes[name])
+        self._readings = {name: found for name, found in self._readings.items() if name in protocols}
         for held in (self._built, self._numbers, self._missing):
-            for name in [name for name in held if name.startswith(self._unspoken)]:
+            for name in [name for name in held if name.startswith(self._other_prefixes)]:
                 del held[name]
 
     @cached_property
@@ -83,12 +83,12 @@ class Readings(Rows):
         """The heads one after the other, where each begins, and how long it is."""
         heads = self.records.array("head")
         _, ends, data = heads.buffers()
-        places = np.frombuffer(ends, dtype=np.int32)[heads.offset : heads.offset + len(heads) + 1].astype(np.int64)
+        offsets = np.frombuffer(ends, dtype=np.int32)[heads.offset : heads.offset + len(heads) + 1].astype(np.int64)
         held = (
-            np.frombuffer(data, dtype=np.uint8)[places[0] : places[-1]] if data is not None else np.zeros(0, np.uint8)
+            np.frombuffer(data, dtype=np.uint8)[offsets[0] : offsets[-1]] if data is not None else np.zeros(0, np.uint8)
         )
         buffer = np.concatenate((held, np.zeros(LOOK_AHEAD_BYTES, dtype=np.uint8)))
-        return buffer, places[:-1] - places[0], np.diff(places)
+        return buffer, offsets[:-1] - offsets[0], np.diff(offsets)
 
     def reading(self, protocol: str) -> Columns:
         """Read all datagrams as those of one protocol."""
@@ -101,10 +101,10 @@ class Readings(Rows):
             self._readings[protocol] = decode(buffer, starts, lengths)
         return self._readings[protocol]
 
-    def octets(self, place: int) -> Integers:
-        """Return the byte of each datagram at this place of its head; one that is shorter has another's, or 0."""
+    def octets(self, offset: int) -> Integers:
+        """Return the byte of each datagram at this offset of its head; one that is shorter has another's, or 0."""
         buffer, starts, _ = self._heads
-        return buffer[starts + place].astype(np.int64)
+        return buffer[starts + offset].astype(np.int64)
 
     def crcs_behind(self, header: Integers, body_bytes: Integers, wanted: Mask) -> pa.Array:
         """Return the CRC-32 of what stands behind headers of that length; that of an empty body is 0."""
@@ -117,18 +117,18 @@ class Readings(Rows):
 
     def of_capture(self, name: str) -> pa.Array:
         """Return what the tables say of each row's file."""
-        values, places = self._values(name)
-        return named(places, values)
+        values, indices = self._values(name)
+        return named(indices, values)
 
     def payload(self) -> pa.Array:
         """Return the payloads of files of which they were kept."""
-        values, places = self._values("payload")
+        values, indices = self._values("payload")
         heads = self.records.array("head")
-        return pc.if_else(pa.array(np.array(values, dtype=bool)[places]), heads, pa.scalar(None, heads.type))
+        return pc.if_else(pa.array(np.array(values, dtype=bool)[indices]), heads, pa.scalar(None, heads.type))
 
     def _values(self, name: str) -> tuple[list[Any], Integers]:
-        numbers, places = np.unique(self.records.numbers("file_id"), return_inverse=True)
-        return [getattr(self._captures[number], name) for number in numbers.tolist()], places
+        numbers, indices = np.unique(self.records.numbers("file_id"), return_inverse=True)
+        return [getattr(self._captures[number], name) for number in numbers.tolist()], indices
 
 
 def _names(codes: NDArray[np.generic], names: Sequence[str], null: Mask) -> pa.Array:
@@ -182,7 +182,7 @@ def _field(column: str, name: str, has: str, rows: Readings) -> pa.Array:
 
 def _dtls(rows: Readings) -> pa.Array:
     """Return where a datagram begins with a record of a known type and version that ends within it."""
-    kind, major, minor, *length = (rows.octets(place) for place in (0, 1, 2, 11, 12))
+    kind, major, minor, *length = (rows.octets(offset) for offset in (0, 1, 2, 11, 12))
     record = (kind >= 20) & (kind <= 23) & (major == 254) & ((minor == 253) | (minor == 255))
     end = DTLS_HEADER_BYTES + (length[0] << 8) + length[1]
     return pa.array(record & (end <= rows.records.numbers("payload_bytes")) & ~rows.no_datagram)

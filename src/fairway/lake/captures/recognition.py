@@ -36,10 +36,10 @@ from fairway.protocols import NAMES
 from fairway.protocols.udpc import wire as udpc
 
 PortMap = Mapping[int, str]
-"""The protocol that is spoken on a port."""
+"""The protocol that is used on a port."""
 
-SPOKEN = (*PROTOCOLS, "dtls", "unknown")
-DTLS, UNKNOWN = range(len(PROTOCOLS), len(SPOKEN))
+RECOGNISED = (*PROTOCOLS, "dtls", "unknown")
+DTLS, UNKNOWN = range(len(PROTOCOLS), len(RECOGNISED))
 EVIDENCE = ("port map", "magic", "hex id", "crc", "handshake", "session", "records")
 _EVIDENCE_OF = {"udpc": "session", "mrp": "magic", "rup": "hex id", "pydevts": "crc", "dtls": "records"}
 
@@ -85,7 +85,7 @@ _LAST = np.uint64(np.iinfo(np.uint64).max)
 
 
 class Recognised(NamedTuple):
-    """What each row speaks, as places in `SPOKEN` and `EVIDENCE`."""
+    """What each row is recognised as, by indices in `RECOGNISED` and `EVIDENCE`."""
 
     protocol: Codes
     evidence: Codes
@@ -117,7 +117,7 @@ def recognised(rows: Rows, forward: Mask, port_map: PortMap, known: Recognised |
     flows, flow = np.unique(rows.numbers(rows.unit)[whole], return_inverse=True)
     verdict, proof = known or verdicts(observed(rows, whole, flow, len(flows), forward))
     protocol[whole], evidence[whole] = verdict[flow], proof[flow]
-    mapped = spoken_on_ports(rows, port_map)
+    mapped = protocols_by_port(rows, port_map)
     named = whole & (mapped != MISSING)
     protocol[named], evidence[named] = mapped[named], EVIDENCE.index("port map")
     return Recognised(protocol, evidence)
@@ -174,9 +174,9 @@ def observed(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask)
     good = {name: rows.codes(f"{name}_kind", ("malformed",))[whole] == MISSING for name in PROTOCOLS}
     good |= {"dtls": rows.flags("dtls")[whole], "proved": proved[whole], "all": np.ones(len(flow), dtype=bool)}
     sums = {name: count(flow, mask, flows) for name, mask in good.items()}
-    places, flow = np.flatnonzero(whole)[good["udpc"]], flow[good["udpc"]]
-    kind, out = rows.codes("udpc_kind", udpc.KINDS)[places], forward[places]
-    index, ack = rows.numbers("udpc_index")[places], rows.numbers("udpc_ack")[places]
+    indices, flow = np.flatnonzero(whole)[good["udpc"]], flow[good["udpc"]]
+    kind, out = rows.codes("udpc_kind", udpc.KINDS)[indices], forward[indices]
+    index, ack = rows.numbers("udpc_index")[indices], rows.numbers("udpc_ack")[indices]
     destination, texts = rows.texts("destination")
     many = np.array([_MANY.match(text) is not None for text in texts], dtype=bool)
     asking = np.array([_ASKED.get(name, NOTHING) for name in udpc.KINDS])[kind]
@@ -185,14 +185,14 @@ def observed(rows: Rows, whole: Mask, flow: Integers, flows: int, forward: Mask)
     told = {
         "out": out,
         "back": ~out,
-        "many": many[destination[places]],
-        "idle": rows.flags("udpc_idle_ack")[places],
+        "many": many[destination[indices]],
+        "idle": rows.flags("udpc_idle_ack")[indices],
         "answers": answers,
         "answers to nothing": answers & (ack == 0),
         **{name: np.isin(kind, kinds) for name, kinds in _KINDS.items()},
     }
     bounded = {
-        "session": (rows.numbers("udpc_session")[places], np.ones(len(places), dtype=bool)),
+        "session": (rows.numbers("udpc_session")[indices], np.ones(len(indices), dtype=bool)),
         "called": (index, kind == udpc.KINDS.index("syn")),
         "answered": (ack, kind == udpc.KINDS.index("syn_ack")),
     }
@@ -267,7 +267,7 @@ def _alone(found: Evidence) -> Mask:
     return alone
 
 
-def spoken_on_ports(rows: Rows, port_map: PortMap) -> Codes:
+def protocols_by_port(rows: Rows, port_map: PortMap) -> Codes:
     """Return the protocol that the map names for each row's ports; -1 for none, and where the two ports disagree."""
     known = np.full(65_536, MISSING, dtype=np.int16)
     for port, name in port_map.items():

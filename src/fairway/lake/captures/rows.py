@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fairway.capture.columns.crcs import crcs
 from fairway.capture.columns.datagrams import REASONS, Datagrams, decode_frames
 from fairway.capture.columns.pieces import joined
-from fairway.capture.columns.records import NO_TIME, TROUBLES, Records
+from fairway.capture.columns.records import DAMAGES, NO_TIME, Records
 from fairway.core.columns import Bytes, Integers
 from fairway.core.tables import RECORDS
 from fairway.lake.arrays import MISSING, Mask, mixed, numbers, scrambled
@@ -25,7 +25,7 @@ HEAD_BYTES = 64
 _ALL = 1 << 31
 LOOK_AHEAD_BYTES = 64
 """Decoders of frames copy whole headers; behind the last record there is something to copy."""
-UNDECODED = (*REASONS, *TROUBLES[1:])
+UNDECODED = (*REASONS, *DAMAGES[1:])
 """Why a record holds no whole UDP datagram; the first is none."""
 
 
@@ -46,7 +46,7 @@ class Batch:
         self.piece = np.zeros(len(records), dtype=np.int64)
         """Which datagram of its record a row may be, from 1; 0 for the record as it is."""
         self.merged_as = np.full(len(records), MISSING, dtype=np.int64)
-        """Whose datagrams a record may hold, as a place in `PROTOCOLS`; -1 if it holds one."""
+        """Whose datagrams a record may hold, as an index in `PROTOCOLS`; -1 if it holds one."""
         self.gaps = np.zeros(len(records), dtype=np.int64)
         """How many damaged stretches of the file lie before a row."""
 
@@ -69,7 +69,7 @@ class Batch:
 
     @cached_property
     def flow(self) -> Integers:
-        """A hash of the two endpoints of each row, whatever the direction; of rows without any, of their place."""
+        """A hash of the two endpoints of each row, whatever the direction; of rows without any, of their offset."""
         found = self.datagrams
         one = scrambled(
             scrambled(found.source_high) ^ found.source_low ^ (found.source_port.astype(np.uint64) << np.uint64(40))
@@ -81,8 +81,8 @@ class Batch:
         )
         flow = scrambled(np.minimum(one, other) * np.uint64(3) + np.maximum(one, other)).view(np.int64)
         if self.no_datagram.any():  # spread, lest all of them go to one task
-            place = mixed(np.full(len(self), self.file_id), self.records.offset >> np.int64(20)).view(np.int64)
-            flow = np.where(self.no_datagram, place, flow)
+            position = mixed(np.full(len(self), self.file_id), self.records.offset >> np.int64(20)).view(np.int64)
+            flow = np.where(self.no_datagram, position, flow)
         return flow
 
     @cached_property
@@ -93,12 +93,12 @@ class Batch:
 
     @cached_property
     def undecoded(self) -> NDArray[np.uint8]:
-        """Why a row holds no datagram, as a place in `UNDECODED`."""
+        """Why a row holds no datagram, as an index in `UNDECODED`."""
         reason = self.datagrams.reason
-        trouble = self.records.trouble
-        if not trouble.any():
+        damage = self.records.damage
+        if not damage.any():
             return reason
-        return np.where(trouble, len(REASONS) + trouble - 1, reason).astype(np.uint8)
+        return np.where(damage, len(REASONS) + damage - 1, reason).astype(np.uint8)
 
     @cached_property
     def no_datagram(self) -> Mask:
@@ -126,7 +126,7 @@ def _point(batch: Batch) -> pa.Array:
 
 def _truncated(batch: Batch) -> pa.Array:
     records = batch.records
-    cut = (records.captured < records.wire_bytes) & (records.trouble == 0)
+    cut = (records.captured < records.wire_bytes) & (records.damage == 0)
     return pa.array(cut | batch.datagrams.first_fragment)
 
 

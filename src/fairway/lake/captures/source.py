@@ -38,7 +38,7 @@ from fairway.lake.arrays import MISSING, Codes, named
 from fairway.lake.captures.files import CaptureFile, identity, is_address, listed, seen
 from fairway.lake.captures.parts import PART_BYTES, Part, batches, exact_parts, planned
 from fairway.lake.captures.readings import Readings
-from fairway.lake.captures.recognition import parsed_port_map, spoken_on_ports
+from fairway.lake.captures.recognition import parsed_port_map, protocols_by_port
 from fairway.lake.captures.rows import Batch, arrow_batch
 from fairway.lake.schemas import arrow_schema, spark_schema
 
@@ -51,24 +51,24 @@ def mapped_batch(batch: Batch, port_map: Mapping[int, str], names: Sequence[str]
     own = [name for name in RECORDS.names if name in names]
     records = arrow_batch(batch, [*own, *(name for name in _NEEDED if name not in own)], payload=payload)
     rows = Readings(pa.Table.from_batches([records]), {})
-    spoken = np.where(rows.no_datagram, MISSING, spoken_on_ports(rows.records, port_map)).astype(np.int16)
-    arrays = [records.column(name) if name in own else _column(rows, spoken, name) for name in names]
+    protocol = np.where(rows.no_datagram, MISSING, protocols_by_port(rows.records, port_map)).astype(np.int16)
+    arrays = [records.column(name) if name in own else _column(rows, protocol, name) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
 
-def _column(rows: Readings, spoken: Codes, name: str) -> pa.Array:
+def _column(rows: Readings, protocol: Codes, name: str) -> pa.Array:
     if name == "protocol":
-        return named(spoken, PROTOCOLS).dictionary_decode()
+        return named(protocol, PROTOCOLS).dictionary_decode()
     owner = name.partition("_")[0]
     if owner in PROTOCOLS:
-        mine = pa.array(spoken == PROTOCOLS.index(owner))
+        mine = pa.array(protocol == PROTOCOLS.index(owner))
         found = rows.array(name)
         return pc.if_else(mine, found, pa.scalar(None, found.type))
     found = pa.nulls(len(rows), pa.string())
-    for number, protocol in enumerate(PROTOCOLS):
-        if (spoken == number).any():
-            of_protocol = rows.array(f"{protocol}_{name}").dictionary_decode()
-            found = pc.if_else(pa.array(spoken == number), of_protocol, found)
+    for number, other in enumerate(PROTOCOLS):
+        if (protocol == number).any():
+            of_protocol = rows.array(f"{other}_{name}").dictionary_decode()
+            found = pc.if_else(pa.array(protocol == number), of_protocol, found)
     return found
 
 

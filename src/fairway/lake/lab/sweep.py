@@ -85,12 +85,12 @@ class LabFolder:
         with self._cells.open() as file:
             entries = [json.loads(line) for line in islice(file, first, first + count)]
         return Chunk(
-            number, tuple((first + place, Cell.from_plain(entry["cell"])) for place, entry in enumerate(entries))
+            number, tuple((first + index, Cell.from_plain(entry["cell"])) for index, entry in enumerate(entries))
         )
 
     def cell(self, number: int) -> Cell:
         """Return the cell of that number; raise `BadLabFolder` if there is none."""
-        cells = {place: cell for chunk in self.chunks() for place, cell in chunk.cells}
+        cells = {index: cell for chunk in self.chunks() for index, cell in chunk.cells}
         if number not in cells:
             raise BadLabFolder(f"{self.path} has the cells 0 to {len(cells) - 1}; there is no cell {number}.")
         return cells[number]

@@ -1,7 +1,7 @@
 """Is everything that was acknowledged in the table, once? Counted from journals, segments and tables, without Spark.
 
-A message moves from the journal to a segment to the table, and is taken from one place only when it is in the next.
-So the places are read in that order: whatever leaves one after it was read has been counted there, and whatever left
+A message moves from the journal to a segment to the table, and is removed from one only when it is in the next.
+So the three are read in that order: whatever leaves one after it was read has been counted there, and whatever left
 it before is found in the next. What is acknowledged later than the journal was read does not count at all.
 
 Offsets that were seen have a bit each, in blocks that are made when needed. A block whose offsets were all seen is
@@ -49,15 +49,15 @@ class Coverage:
         for block in np.unique(blocks).tolist():
             self._add(block, offsets[blocks == block] - block * BLOCK)
 
-    def _add(self, block: int, places: Offsets) -> None:
+    def _add(self, block: int, offsets: Offsets) -> None:
         if block in self._full:
-            self.double += len(places)
+            self.double += len(offsets)
             return
         bits = self._bits(block)
         before = np.count_nonzero(bits)
-        bits[places] = 1
+        bits[offsets] = 1
         after = np.count_nonzero(bits)
-        self.double += len(places) - int(after - before)
+        self.double += len(offsets) - int(after - before)
         if after == BLOCK:
             self._full.add(block)
             self._open.pop(block, None)
@@ -126,7 +126,7 @@ def reconcile(lake: Lake, journals_at: Path | None = None) -> list[Account]:
     Journals lie in the lake, unless it is in an object store: then where `journals_at` says, or out of reach. Without a
     journal, segments and table are the witnesses.
     """
-    if journals_at is None and lake.place.is_folder:
+    if journals_at is None and lake.location.is_folder:
         journals_at = lake.gateways
     journals = {name: _journal(journals_at, name) for name in _gateways(lake, journals_at)}
     held = {name: _with_segments(lake, name, journal) for name, journal in journals.items()}
@@ -208,10 +208,10 @@ def read_table(table: Delta) -> dict[str, Coverage]:
 
 def _read_file(table: Delta, file: DataFile, seen: dict[str, Coverage]) -> None:
     try:
-        for batch in batches(table.place, file.path, KEYS):
+        for batch in batches(table.location, file.path, KEYS):
             gateways = batch.column("gateway").dictionary_encode()
-            offsets, places = batch.column("gateway_offset").to_numpy(), gateways.indices.to_numpy()
+            offsets, codes = batch.column("gateway_offset").to_numpy(), gateways.indices.to_numpy()
             for index, gateway in enumerate(gateways.dictionary.to_pylist()):
-                seen[gateway].add(offsets[places == index].astype(np.int64))
+                seen[gateway].add(offsets[codes == index].astype(np.int64))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise Unreadable(f"{table.place}/{file.path} cannot be read ({error}): restore it from a copy.") from error
+        raise Unreadable(f"{table.location}/{file.path} cannot be read ({error}): restore it from a copy.") from error

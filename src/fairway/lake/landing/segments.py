@@ -13,7 +13,7 @@ from typing import NamedTuple
 from fairway.core.errors import FairwayError
 from fairway.core.layout import segment_name, segment_range
 from fairway.lake import shared_out
-from fairway.store.places import Place
+from fairway.store.locations import Location
 
 GROUP_BYTES = 64 << 20
 """What one Spark task reads; a Python task costs about 80 ms of a core, so small segments share one."""
@@ -41,18 +41,18 @@ class Segment(NamedTuple):
         return f"{self.gateway}/{segment_name(self.first, self.last)}"
 
 
-def gateways(landing: Place) -> list[str]:
+def gateways(landing: Location) -> list[str]:
     """Return the names of the gateways that have sealed anything, or will."""
     return [name for name in landing.names() if not name.startswith(".")]
 
 
-def listed(landing: Place, gateway: str, since: int = 0) -> list[Segment]:
+def listed(landing: Location, gateway: str, since: int = 0) -> list[Segment]:
     """Return a gateway's segments, in order; `since` leaves out those that begin below a position."""
     found = map(segment_range, (landing / gateway).names(f"{since:020}" if since else ""))
     return sorted(Segment(gateway, *range_) for range_ in found if range_ is not None)
 
 
-def chain(landing: Place, gateway: str, position: int, end: int | None = None) -> Iterator[Segment]:
+def chain(landing: Location, gateway: str, position: int, end: int | None = None) -> Iterator[Segment]:
     """Return the segments from a position on, without a gap, up to `end` or to the newest."""
     known = _chainable(landing, gateway, position, end)
     while position in known and position != end:
@@ -62,10 +62,10 @@ def chain(landing: Place, gateway: str, position: int, end: int | None = None) -
         raise _gap(landing, gateway, position, end)
 
 
-def _chainable(landing: Place, gateway: str, position: int, end: int | None) -> dict[int, Segment]:
+def _chainable(landing: Location, gateway: str, position: int, end: int | None) -> dict[int, Segment]:
     """Return segments by their first offsets, from a position on; beyond it there is no gap."""
     for _ in range(2):
-        # A store lists from a name on: what lies below is looked at when the house is kept, not every few seconds.
+        # A store lists from a name on: what lies below is checked by maintenance, not every few seconds.
         found = listed(landing, gateway, 0 if landing.is_folder else position)
         if end is None:
             check_landed(landing, gateway, position, found)
@@ -81,14 +81,14 @@ def _chainable(landing: Place, gateway: str, position: int, end: int | None) -> 
     raise _gap(landing, gateway, reached, min(beyond))
 
 
-def _gap(landing: Place, gateway: str, first: int, end: int) -> DamagedLanding:
+def _gap(landing: Location, gateway: str, first: int, end: int) -> DamagedLanding:
     return DamagedLanding(
         f"Offsets {first} to {end - 1} of gateway {gateway} are missing in {landing / gateway}: "
         "put the removed segments back, or restore the whole lake from one copy."
     )
 
 
-def check_landed(landing: Place, gateway: str, position: int, found: Sequence[Segment]) -> None:
+def check_landed(landing: Location, gateway: str, position: int, found: Sequence[Segment]) -> None:
     """Refuse segments, of those found, below a position that the stream cannot have landed; names are enough to tell.
 
     Those that it landed are removed from the oldest on, and never the newest: what is left of them joins, and ends at
@@ -101,7 +101,7 @@ def check_landed(landing: Place, gateway: str, position: int, found: Sequence[Se
             raise _foreign(landing, gateway, (first, last), position)
 
 
-def _foreign(landing: Place, gateway: str, found: tuple[int, int], position: int) -> DamagedLanding:
+def _foreign(landing: Location, gateway: str, found: tuple[int, int], position: int) -> DamagedLanding:
     return DamagedLanding(
         f"{landing / gateway}/{segment_name(*found)} holds offsets that were given before (gateway {gateway} has "
         f"landed up to {position - 1}): restart that gateway, which then goes on above, and move this segment to a "
@@ -109,14 +109,14 @@ def _foreign(landing: Place, gateway: str, found: tuple[int, int], position: int
     )
 
 
-def ends(landing: Place) -> dict[str, int]:
+def ends(landing: Location) -> dict[str, int]:
     """Return the position behind each gateway's newest segment."""
     found = {gateway: listed(landing, gateway) for gateway in gateways(landing)}
     return {gateway: max(one.last for one in there) + 1 for gateway, there in found.items() if there}
 
 
 def newest(
-    landing: Place, start: Positions, *, target: Positions | None = None, bytes_max: int | None = None
+    landing: Location, start: Positions, *, target: Positions | None = None, bytes_max: int | None = None
 ) -> dict[str, int]:
     """Return how far a batch from `start` goes: to the newest segments, to `target`, or until it holds `bytes_max`.
 
@@ -136,11 +136,11 @@ def newest(
     return dict(sorted(positions.items()))
 
 
-def _weight_bytes(landing: Place, segment: Segment) -> int:
+def _weight_bytes(landing: Location, segment: Segment) -> int:
     return max(SEGMENT_BYTES_MIN, landing.file(segment.name).size_bytes)
 
 
-def groups(landing: Place, start: Positions, end: Positions) -> list[list[Segment]]:
+def groups(landing: Location, start: Positions, end: Positions) -> list[list[Segment]]:
     """Cut what lies between two positions into groups of segments, one for each task; always in the same way."""
     # A gateway that has nothing new may be gone for good, folder and all.
     names = sorted(name for name in end if end[name] != start.get(name, 0))

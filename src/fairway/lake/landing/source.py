@@ -23,8 +23,8 @@ from pyspark.sql.types import StructType
 from fairway.core.tables import SEGMENT
 from fairway.lake.landing.segments import DamagedLanding, Segment, ends, groups, newest
 from fairway.lake.schemas import arrow_schema, spark_schema
+from fairway.store.locations import Location, location_of
 from fairway.store.parquet import batches
-from fairway.store.places import Place, place_of
 
 NAME = "fairway.landing"
 
@@ -59,7 +59,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Tells Spark how far the gateways are, and reads what lies between two positions."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._landing = place_of(options["path"])
+        self._landing = location_of(options["path"])
         self._start = {name: int(position) for name, position in json.loads(options.get("positions", "{}")).items()}
         self._bytes_max = int(options.get("bytesmax", BATCH_BYTES_MAX))
         self._target: dict[str, int] | None = None
@@ -87,7 +87,7 @@ class LandingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_segment(self._landing, segment)
 
 
-def read_segment(landing: Place, segment: Segment) -> Iterator[pa.RecordBatch]:
+def read_segment(landing: Location, segment: Segment) -> Iterator[pa.RecordBatch]:
     """Return the rows of a segment, and check that they are those that its name promises.
 
     A column that an earlier release did not write is null.

@@ -144,7 +144,7 @@ class Stream:
         with self._lake.lock(MESSAGES.name, "fairway stream"):
             for table in tables.landed_tables(self._lake):
                 for name in table.mend():
-                    self._report(Repaired(table.place.uri.rpartition("/")[2], name))
+                    self._report(Repaired(table.location.uri.rpartition("/")[2], name))
             specs = tables.together(self._lake, self._options.specs)
             spark = open_session()
             try:
@@ -193,7 +193,7 @@ class Stream:
 
     def _staging(self) -> Path | None:
         """Return the folder for Spark's checkpoint, without what a killed predecessor left; None is the system's."""
-        if not self._lake.place.is_folder:
+        if not self._lake.location.is_folder:
             return None
         staging = self._lake.path / STAGING
         for left in staging.glob(f"{CHECKPOINT}*"):

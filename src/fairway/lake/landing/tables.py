@@ -41,17 +41,17 @@ class Begun:
 def landed_tables(lake: Lake) -> Iterator[Delta]:
     """Return the Delta tables of a lake."""
     captured = {table.name for table in ANALYSIS_TABLES}
-    for name in (lake.place / TABLES).names():
+    for name in (lake.location / TABLES).names():
         if name not in captured and lake.delta(name).exists():
             yield lake.delta(name)
 
 
 def known(lake: Lake) -> tuple[TypedSpec, ...]:
     """Return the typed tables that a lake has."""
-    found = ((table.place, table.open().metadata().configuration) for table in landed_tables(lake))
+    found = ((table.location, table.open().metadata().configuration) for table in landed_tables(lake))
     return tuple(
-        TypedSpec(place.uri.rpartition("/")[2], properties[COLUMNS], properties.get(ROUTE, ""))
-        for place, properties in found
+        TypedSpec(location.uri.rpartition("/")[2], properties[COLUMNS], properties.get(ROUTE, ""))
+        for location, properties in found
         if COLUMNS in properties
     )
 
@@ -86,7 +86,7 @@ def prepare(lake: Lake, specs: Iterable[TypedSpec], history_s: float) -> tuple[F
     for landed in (MESSAGES, REJECTED):
         _make(lake.delta(landed.name), arrow_schema(landed), landed.partitions, {}, {}, history_s)
     messages = Filled(lake.delta(MESSAGES.name))
-    there = set(segments.gateways(lake.landing)) | set((lake.place / GATEWAYS).names())
+    there = set(segments.gateways(lake.landing)) | set((lake.location / GATEWAYS).names())
     positions = {progress(gateway): messages.position(gateway) for gateway in sorted(there)}
     tables, begun = [], []
     for spec in specs:
@@ -190,7 +190,7 @@ def compact(lake: Lake, report: Callable[[Compacted], None]) -> None:
         landed = list(landed_tables(lake))
         for table in landed:
             table.mend()
-        for table in (*landed, *(one for one in captured_tables(lake.place).values() if one.exists())):
+        for table in (*landed, *(one for one in captured_tables(lake.location).values() if one.exists())):
             done = tending.compact(table)
             tending.checkpoint(table)
             if done is not None:

@@ -111,10 +111,10 @@ def numbers(first: int, count: int) -> bytes:
     return _NUMBERS[2 * start : 2 * (start + count)]
 
 
-def rows_of(data: bytes, place: int, count: int, segment_bytes: int, prefix: bytes) -> Rows:
-    """Return the datagrams of a batch from a place on, up to the first that has not the prefix."""
+def rows_of(data: bytes, offset: int, count: int, segment_bytes: int, prefix: bytes) -> Rows:
+    """Return the datagrams of a batch from an offset on, up to the first that has not the prefix."""
     width = len(prefix)
-    rows: Rows = np.frombuffer(data, _row(width, segment_bytes), count, place)
+    rows: Rows = np.frombuffer(data, _row(width, segment_bytes), count, offset)
     found = rows["prefix"].tobytes()
     if found != prefix * count:
         rows = rows[: next(at for at in range(count) if found[at * width : (at + 1) * width] != prefix)]

@@ -172,7 +172,7 @@ class Connection(Conversation, ABC):
         self._resume(now_us)
 
     def _resume(self, now_us: int) -> None:
-        """Have what waits looked at again; with nothing left a timer may as well run out for nothing once."""
+        """Have what waits checked again; with nothing left a timer may as well run out for nothing once."""
         sender = self.sender
         sender.advance()
         self._shared.statistics.rtt_us = sender.timing.smoothed_us
@@ -274,9 +274,9 @@ class Connection(Conversation, ABC):
         """Take a duplicate of the con reply: an answer to a ping, or a sign that the peer may not know us yet."""
         self.heard_us = now_us
         self.say_present(now_us)
-        asked = [ping for ping in self.pings.waiting if ping.mark is None]
-        if asked:
-            self.pings.answered(asked[-1], now_us)
+        unanswered = [ping for ping in self.pings.waiting if ping.mark is None]
+        if unanswered:
+            self.pings.answered(unanswered[-1], now_us)
 
     def _keep_alive(self, now_us: int) -> None:
         """Show the peer that this side is there, and make the peer answer: a presence packet gets no answer, so

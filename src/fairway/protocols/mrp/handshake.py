@@ -5,7 +5,7 @@ open until a packet with the id that we gave comes back. All ids of a node live 
 
 Ids are random, unique, and such that no datagram fits two connections. A type 3 datagram can be read in two layouts.
 Both readings name a connection of ours only if the low byte of a stamped id equals the high byte of a piggyback id
-(they lie at the same place: byte 6 of the datagram). Stamped ids of this node therefore have bit 7 set and piggyback
+(they lie at the same offset: byte 6 of the datagram). Stamped ids of this node therefore have bit 7 set and piggyback
 ids bit 15 clear, whatever ids the peers choose.
 """
 

@@ -85,40 +85,40 @@ class MrpMachine(ConnectionMachine):
         if segment_bytes is None or size <= segment_bytes:
             self._receive_one(datagrams, size, address, now_us)
             return
-        place = 0
+        offset = 0
         if segment_bytes >= wire.PIGGYBACK_BYTES:
-            while size - place >= BATCH_FROM * segment_bytes:
-                take, prefix = self._taker(datagrams[place : place + segment_bytes], segment_bytes, address)
+            while size - offset >= BATCH_FROM * segment_bytes:
+                take, prefix = self._taker(datagrams[offset : offset + segment_bytes], segment_bytes, address)
                 if take is None:
                     break  # a call that its first packet completes has the others come one by one
-                count = self._receive_run(datagrams, place, take, prefix, address, now_us, segment_bytes)
-                place += count * segment_bytes
-        self._receive_each(datagrams, place, size, address, now_us, segment_bytes)
+                count = self._receive_run(datagrams, offset, take, prefix, address, now_us, segment_bytes)
+                offset += count * segment_bytes
+        self._receive_each(datagrams, offset, size, address, now_us, segment_bytes)
 
     def _receive_each(
         self, data: bytes, start: int, end: int, address: Address, now_us: int, segment_bytes: int
     ) -> None:
-        for place in range(start, end, segment_bytes):
-            datagram = data[place : place + segment_bytes]
+        for offset in range(start, end, segment_bytes):
+            datagram = data[offset : offset + segment_bytes]
             self._receive_one(datagram, len(datagram), address, now_us)
 
     def _receive_run(
-        self, data: bytes, place: int, take: Take, prefix: bytes, address: Address, now_us: int, segment_bytes: int
+        self, data: bytes, offset: int, take: Take, prefix: bytes, address: Address, now_us: int, segment_bytes: int
     ) -> int:
-        """Take the full segments from a place on that have the prefix, and return how many: as a whole if they are
+        """Take the full segments from an offset on that have the prefix, and return how many: as a whole if they are
         plain and not too few."""
         count = 1
-        if data.startswith(prefix, place + (BATCH_FROM - 1) * segment_bytes):
+        if data.startswith(prefix, offset + (BATCH_FROM - 1) * segment_bytes):
             from fairway.protocols.mrp import columns
 
-            rows = columns.rows_of(data, place, (len(data) - place) // segment_bytes, segment_bytes, prefix)
+            rows = columns.rows_of(data, offset, (len(data) - offset) // segment_bytes, segment_bytes, prefix)
             count = len(rows)
             if count >= BATCH_FROM and take(rows, now_us):
                 self.statistics.batches += 1
                 self.statistics.datagrams_received += count
                 self.statistics.bytes_received += count * segment_bytes
                 return count
-        self._receive_each(data, place, place + count * segment_bytes, address, now_us, segment_bytes)
+        self._receive_each(data, offset, offset + count * segment_bytes, address, now_us, segment_bytes)
         return count
 
     def _taker(self, datagram: bytes, size: int, address: Address) -> tuple[Take | None, bytes]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class PiggybackConnection(Connection):
     """A connection whose packets carry the highest sequence received with none missing below."""
 
-    __slots__ = ("_marks", "_owed")
+    __slots__ = ("_due", "_marks")
     layout = PIGGYBACK
     ver = wire.VER_PIGGYBACK
     header_bytes = wire.PIGGYBACK_BYTES
@@ -37,8 +37,8 @@ class PiggybackConnection(Connection):
         self.data_in = wire.piggyback_prefix(remote, self.local)
         assert isinstance(self.sender.recovery, MarkRecovery)
         self._marks = self.sender.recovery
-        self._owed: list[int] = []
-        """The from_seq of each answer that is owed while data is waiting to carry it."""
+        self._due: list[int] = []
+        """The from_seq of each answer that is due while data is waiting to carry it."""
 
     # Sending.
 
@@ -56,12 +56,12 @@ class PiggybackConnection(Connection):
         return self._data_out + wire.pair((self.sender.next - 1) % wire.TURN, from_seq)
 
     def flush(self, now_us: int) -> None:
-        """Send what may leave now; each new packet that leaves is one of the answers owed."""
-        if self._owed:
+        """Send what may leave now; each new packet that leaves is one of the answers due."""
+        if self._due:
             self._retransmit(now_us)
             by_data = self.sender.may_leave(now_us)
-            owed, self._owed = self._owed, []
-            self._answer(owed[: max(0, len(owed) - by_data)], now_us)
+            due, self._due = self._due, []
+            self._answer(due[: max(0, len(due) - by_data)], now_us)
         super().flush(now_us)
 
     def _answer(self, from_seqs: Sequence[int], now_us: int) -> None:
@@ -109,7 +109,7 @@ class PiggybackConnection(Connection):
     def _owe(self, from_seqs: Sequence[int], now_us: int) -> None:
         """Answer at once, or leave it to the data that is waiting."""
         if self.sender.waiting.messages:
-            self._owed.extend(from_seqs)
+            self._due.extend(from_seqs)
             self.mark_ready(now_us)
         else:
             self._answer(from_seqs, now_us)

@@ -190,7 +190,7 @@ class Sender:
         found: list[tuple[int, bytes]] = []
         for run in self.packets.runs():
             data, size = bytes(run.datagrams()), run.segment_bytes
-            found.extend((run.first + place, data[place * size : (place + 1) * size]) for place in range(run.count))
+            found.extend((run.first + index, data[index * size : (index + 1) * size]) for index in range(run.count))
         return found
 
     def revive(self, following: int, outstanding: Sequence[tuple[int, bytes]], header_bytes: int, now_us: int) -> None:

@@ -252,9 +252,9 @@ def _checked(packet: T, *conids: str) -> T:
     return packet
 
 
-def pair_at(data: Buffer, place: int) -> tuple[int, int]:
+def pair_at(data: Buffer, offset: int) -> tuple[int, int]:
     """Read the four bytes after a head: sequence and stamp, or sequence and from_seq."""
-    first, second = _PAIR.unpack_from(data, place)
+    first, second = _PAIR.unpack_from(data, offset)
     return first, second
 
 

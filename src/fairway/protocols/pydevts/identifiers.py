@@ -64,14 +64,14 @@ class RecentUses:
         self._turn(now_us)
         if all(uses.isdisjoint(keys) for uses in self._sets):
             return len(keys)
-        return next(place for place, key in enumerate(keys) if any(key in uses for uses in self._sets))
+        return next(index for index, key in enumerate(keys) if any(key in uses for uses in self._sets))
 
     def first_free(self, keys: Sequence[int], now_us: int) -> int | None:
-        """Return the place of the first of these keys that was not used recently."""
+        """Return the index of the first of these keys that was not used recently."""
         self._turn(now_us)
         if any(uses.issuperset(keys) for uses in self._sets):
             return None
-        return next((place for place, key in enumerate(keys) if not any(key in uses for uses in self._sets)), None)
+        return next((index for index, key in enumerate(keys) if not any(key in uses for uses in self._sets)), None)
 
 
 class Taken(NamedTuple):
@@ -157,8 +157,8 @@ class Identifiers:
             return keys[0] if keys else None
         if not self._rested(self._unrecorded_us.get(block), now_us):
             return None
-        place = self._recent.first_free([self._salt | key for key in keys], now_us)
-        return None if place is None else keys[place]
+        index = self._recent.first_free([self._salt | key for key in keys], now_us)
+        return None if index is None else keys[index]
 
     def _rested(self, since_us: int | None, now_us: int) -> bool:
         return since_us is None or now_us - since_us >= self._rest_us

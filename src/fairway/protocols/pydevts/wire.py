@@ -176,7 +176,7 @@ def control_keys(data: Buffer, kind: int) -> tuple[int, ...] | None:
 def packet_run(data: bytes, segment_bytes: int) -> PacketRun | None:
     """Return the packets of a super-buffer if all are good and have consecutive ids; None otherwise.
 
-    Header bytes are gathered by columns; only the CRC looks at each body.
+    Header bytes are gathered by columns; only the CRC reads each body.
     """
     count, rest = divmod(len(data), segment_bytes)
     if rest or data[0::segment_bytes].count(TYPE_PACKET) != count or data[1::segment_bytes].count(0) != count:
@@ -186,8 +186,8 @@ def packet_run(data: bytes, segment_bytes: int) -> PacketRun | None:
     if high != _HIGH[first : first + count] or low != _LOW[first : first + count]:
         return None
     heads = bytearray(HEADER_BYTES * count)
-    for place in range(2, HEADER_BYTES):
-        heads[place::HEADER_BYTES] = data[place::segment_bytes]
+    for offset in range(2, HEADER_BYTES):
+        heads[offset::HEADER_BYTES] = data[offset::segment_bytes]
     keys = unpack(f">{count}Q", heads)
     size = segment_bytes - HEADER_BYTES
     bodies = [data[start : start + size] for start in range(HEADER_BYTES, len(data), segment_bytes)]

@@ -89,21 +89,21 @@ class Requests:
     def new(self, parts: Parts, now_us: int) -> list[int]:
         """Open requests for the parts that now count as missing, and list them."""
         wanted: list[int] = []
-        options, asked = self._options, self._asked
+        options, requests = self._options, self._asked
         if self._first_us is not None and self._first_us <= now_us:
             self._first_us = None
-            asked.ask(0, now_us)
+            requests.ask(0, now_us)
             self._asked_to = 1
             return [0]
-        while parts.gaps and len(asked) < options.requests_open_max:
+        while parts.gaps and len(requests) < options.requests_open_max:
             gap = parts.gap_from(self._asked_to, options.request_after_parts)
             if gap is None:
                 break
             if gap.later < options.request_after_parts and now_us < gap.seen_us + options.request_after_us:
                 break
-            end = min(gap.end, gap.first + options.requests_open_max - len(asked))
+            end = min(gap.end, gap.first + options.requests_open_max - len(requests))
             for index in range(gap.first, end):
-                asked.ask(index, now_us)
+                requests.ask(index, now_us)
                 wanted.append(index)
             self._asked_to = end
         return wanted

@@ -14,10 +14,10 @@ however many holes there are. The sender's own timers (`core/recovery`) are only
                            doubling up to 3 s
     forget, 30 s           unfinished messages of a sender that is gone     from the last new part
     remember, 60 s         recognising late duplicates                      from delivery or commit, and the last part
-    tail, 2 round trips    the end of what there is to send is lost         from the latest news
-    time-out               nothing new: one part probes; doubles up to 1 s  from the latest news
+    tail, 2 round trips    the end of what there is to send is lost         from the latest progress
+    time-out               nothing new: one part probes; doubles up to 1 s  from the latest progress
     silence, 10 s          a peer that is gone: all sends end as unknown    from the latest word
-    stall, 60 s            a peer that says nothing new, likewise           from the latest news
+    stall, 60 s            a peer that says nothing new, likewise           from the latest progress
     idle, 60 s             conversations that the peer began                from the last part or word
 
 The first parts of a conversation are confirmed more often than every 64, so are those of a sender that seems to stand

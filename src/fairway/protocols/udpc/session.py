@@ -267,11 +267,11 @@ class Session(Conversation):
         return ""
 
     def _receive_heartbeat_ack(self, number: int, ack_index: int, now_us: int) -> str:
-        asked = widen(ack_index, self.next_index, 32)
-        ping = self.pings.find(asked)
+        acknowledged = widen(ack_index, self.next_index, 32)
+        ping = self.pings.find(acknowledged)
         if ping is None:
             return "answers_nothing"
-        if not self.proved and asked >= self.moved_index:
+        if not self.proved and acknowledged >= self.moved_index:
             self.proved = True
             self.outbox.ledger.forget(self.address)
         self.receiver.seen.add(number)

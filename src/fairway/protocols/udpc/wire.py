@@ -177,8 +177,8 @@ def one_stretch(data: bytes, segment_bytes: int) -> Stretch | None:
     count = len(data) // segment_bytes
     end = count * segment_bytes
     index, session_id, ack_index, flag = _HEADER.unpack_from(data)
-    for place in _SAME_IN_STRETCH:
-        if data[place:end:segment_bytes] != _SINGLE_BYTES[data[place]] * count:
+    for offset in _SAME_IN_STRETCH:
+        if data[offset:end:segment_bytes] != _SINGLE_BYTES[data[offset]] * count:
             return None
     if not _counts_up(data, _INDEX_AT, end, segment_bytes, count):
         return None
@@ -192,18 +192,18 @@ _COUNTING = bytes(range(256)) * 9
 """Low bytes of consecutive numbers, for up to 2,048 of them from any start."""
 
 
-def _counts_up(data: bytes, place: int, end: int, segment_bytes: int, count: int) -> bool:
-    """Return whether the four bytes at `place` count up by one from segment to segment, with at most one carry."""
-    high, middle, third, low = data[place : place + 4]
+def _counts_up(data: bytes, offset: int, end: int, segment_bytes: int, count: int) -> bool:
+    """Return whether the four bytes at `offset` count up by one from segment to segment, with at most one carry."""
+    high, middle, third, low = data[offset : offset + 4]
     carry = min(count, 256 - low)
     if count > carry + 256 or (count > carry and third == 255):
         return False
     thirds = _SINGLE_BYTES[third] * carry + (_SINGLE_BYTES[third + 1] * (count - carry) if count > carry else b"")
     return (
-        data[place + 3 : end : segment_bytes] == _COUNTING[low : low + count]
-        and data[place + 2 : end : segment_bytes] == thirds
-        and data[place + 1 : end : segment_bytes] == _SINGLE_BYTES[middle] * count
-        and data[place:end:segment_bytes] == _SINGLE_BYTES[high] * count
+        data[offset + 3 : end : segment_bytes] == _COUNTING[low : low + count]
+        and data[offset + 2 : end : segment_bytes] == thirds
+        and data[offset + 1 : end : segment_bytes] == _SINGLE_BYTES[middle] * count
+        and data[offset:end:segment_bytes] == _SINGLE_BYTES[high] * count
     )
 
 

@@ -13,7 +13,7 @@ from fairway.core.errors import BadOption
 from fairway.store import tending
 from fairway.store.delta import DataFile, Delta, NoTable, Overtaken
 from fairway.store.lakes import Lake, NotALake
-from fairway.store.places import place_of
+from fairway.store.locations import location_of
 
 
 @pytest.fixture(params=["folder", "s3"])
@@ -23,21 +23,21 @@ def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_what_is_written_is_listed_read_and_removed(anywhere: str, tmp_path: Path) -> None:
-    place = Lake(anywhere).place / "some"
-    assert (place.names(), place.exists()) == ([], False)
+    location = Lake(anywhere).location / "some"
+    assert (location.names(), location.exists()) == ([], False)
     aside = tmp_path / "aside"
     aside.write_bytes(b"content")
-    place.publish(aside, "sub/file")
-    with place.create("other") as file:
+    location.publish(aside, "sub/file")
+    with location.create("other") as file:
         file.write(b"more")
-    assert (place.names(), (place / "sub").names()) == (["other", "sub"], ["file"])
-    assert (place.read("sub/file"), place.file("sub/file").size_bytes) == (b"content", 7)
-    with place.open("other") as file:
+    assert (location.names(), (location / "sub").names()) == (["other", "sub"], ["file"])
+    assert (location.read("sub/file"), location.file("sub/file").size_bytes) == (b"content", 7)
+    with location.open("other") as file:
         file.seek(2)
         assert file.read() == b"re"
     for _ in range(2):
-        place.remove("sub/file")
-    for missing in (place.read, place.file):
+        location.remove("sub/file")
+    for missing in (location.read, location.file):
         with pytest.raises(FileNotFoundError):
             missing("sub/file")
 
@@ -64,17 +64,17 @@ def test_a_listing_begins_behind_a_name(lake: Lake) -> None:
 def test_a_lake_is_made_once_and_then_opened(anywhere: str) -> None:
     with pytest.raises(NotALake, match="is no lake"):
         Lake(anywhere, create=False)
-    assert not place_of(anywhere).exists()
+    assert not location_of(anywhere).exists()
     Lake(anywhere)
-    assert Lake(anywhere).place == Lake(Path(anywhere), create=False).place == place_of(anywhere)
+    assert Lake(anywhere).location == Lake(Path(anywhere), create=False).location == location_of(anywhere)
 
 
-def test_a_place_with_other_things_in_it_is_refused_and_left_alone(anywhere: str) -> None:
-    with place_of(anywhere).create("letters.txt") as file:
+def test_a_location_with_other_things_in_it_is_refused_and_left_alone(anywhere: str) -> None:
+    with location_of(anywhere).create("letters.txt") as file:
         file.write(b"Dear reader")
     with pytest.raises(NotALake, match=r"holds other things \(letters.txt\)"):
         Lake(anywhere)
-    assert place_of(anywhere).names() == ["letters.txt"]
+    assert location_of(anywhere).names() == ["letters.txt"]
 
 
 def test_what_needs_a_folder_says_so(lake: Lake) -> None:
@@ -87,7 +87,7 @@ def test_the_second_writer_on_one_snapshot_is_refused(anywhere: str) -> None:
     with pytest.raises(NoTable):
         table.open()
     table.create(pa.schema([("text", pa.string())]), (), configuration={}, positions={"edge": 3})
-    first, second = table.open(), Delta(table.place).open()
+    first, second = table.open(), Delta(table.location).open()
     table.commit(first, [], advances={"edge": (3, 5)})
     with pytest.raises(Overtaken, match="Another writer fills"):
         table.commit(second, [], advances={"edge": (3, 6)})
@@ -104,12 +104,12 @@ def test_one_process_at_a_time_compacts_a_table(lake: Lake) -> None:
         assert tending.tend(table, tending.COMPACT_EVERY) is None, "a stream goes on without"
     for number in range(2):
         path = f"{number}.parquet"
-        with table.place.create(path) as file:
+        with table.location.create(path) as file:
             pq.write_table(pa.table({"text": ["a"]}), file)
-        table.commit(table.open(), [DataFile(path, table.place.file(path).size_bytes, 1, {})])
-    table.place.write("2.parquet", "what another writer has not committed yet")
+        table.commit(table.open(), [DataFile(path, table.location.file(path).size_bytes, 1, {})])
+    table.location.write("2.parquet", "what another writer has not committed yet")
     assert tending.compact(table) == tending.Compacted("letters", 2, 1)
-    assert "2.parquet" in table.place.names(), "there are no locks, so it may be in use"
+    assert "2.parquet" in table.location.names(), "there are no locks, so it may be in use"
     assert sum(len(batch) for batch in table.rows(pa.schema([("text", pa.string())]))) == 2
 
 

@@ -1,4 +1,4 @@
-"""A place: a folder, or a prefix in an object store. Whoever reads or writes below a lake goes through one.
+"""A location: a folder, or a prefix in an object store. All reads and writes below a lake go through one.
 
 On a folder everything that is written is synced; an object store (`objects.py`) keeps what it has accepted. Names are
 relative and have `/` between their parts.
@@ -25,20 +25,20 @@ _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")
 
 
 class File(NamedTuple):
-    """What is known of a file below a place."""
+    """What is known of a file below a location."""
 
     size_bytes: int
     changed_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A folder or a prefix, by its absolute path or its address."""
 
     uri: str
 
-    def __truediv__(self, name: str) -> Place:
-        return Place(f"{self.uri}/{name}")
+    def __truediv__(self, name: str) -> Location:
+        return Location(f"{self.uri}/{name}")
 
     def __str__(self) -> str:
         return self.uri
@@ -64,7 +64,7 @@ class Place:
             yield objects.bucket_store(bucket), key
 
     def filesystem(self) -> tuple[Any, str]:
-        """Return Arrow's file system for this place, and the path of the place in it."""
+        """Return Arrow's file system for this location, and the path of the location in it."""
         from pyarrow import fs
 
         if self.is_folder:
@@ -76,7 +76,7 @@ class Place:
         return self.folder.exists() if self.is_folder else bool(self.names())
 
     def names(self, after: str = "") -> list[str]:
-        """List what lies directly below, behind a name if one is given; nothing if the place is not there."""
+        """List what lies directly below, behind a name if one is given; nothing if the location is not there."""
         if self.is_folder:
             return sorted(name for name in os.listdir(self.folder) if name > after) if self.folder.is_dir() else []
         with self._object() as (store, key):
@@ -160,19 +160,19 @@ class Place:
             sync((self.folder / name).parent)
 
 
-def place_of(where: object) -> Place:
-    """Return the place that a path, or an address of file: or s3:, names; raise `BadOption` for any other.
+def location_of(where: object) -> Location:
+    """Return the location that a path, or an address of file: or s3:, names; raise `BadOption` for any other.
 
     A `Path` made of `s3://bucket/lake` is `s3:/bucket/lake`, a folder like any other: so one slash is enough.
     """
     found = _ADDRESS.match(str(where))
     if found is None:
-        return Place(str(Path(str(where)).absolute()))
+        return Location(str(Path(str(where)).absolute()))
     kind, rest = found[1].lower(), str(where)[found.end() :].rstrip("/")
     if kind == "file":
-        return Place(f"/{rest}")
+        return Location(f"/{rest}")
     if kind == "s3" and rest.partition("/")[2]:
-        return Place(f"s3://{rest}")
+        return Location(f"s3://{rest}")
     if kind == "s3":
         raise BadOption(f"{where} names a whole bucket: a lake has a prefix of its own, such as s3://{rest}/lake.")
     raise BadOption(

@@ -1,4 +1,4 @@
-"""What the records of sessions say, as numbers: counters without their wrapping, messages, and what is left out.
+"""The headers of session records, as numbers: counters without their wrapping, messages, and what is left out.
 
 A counter that wraps on the wire is widened: the step from one number to the next of the same sender is the shortest
 one, as in serial arithmetic, and the sum of steps is the widened number. What a peer acknowledges is widened to the
@@ -34,12 +34,12 @@ _ACKS = [KIND[name] for name in ("important_ack", "ack", "confirm")]
 RESPONSES = [KIND[name] for name in ("response", "answering_request")]
 
 
-class Said(NamedTuple):
+class Headers(NamedTuple):
     """The records of sessions, in the order of time within each; 0 where a record has no such number."""
 
     session: Words
     """A word for its session."""
-    strand: Words
+    number_space: Words
     """A word for what its number belongs to: its session, or of rup and pydevts its episode at its point."""
     at_ns: Integers
     protocol: Codes
@@ -56,7 +56,7 @@ class Said(NamedTuple):
     of_other: Mask
     """Whether that is a message of the other side."""
     countable: Mask
-    """Whether its copies are retransmissions."""
+    """Whether another of it is a retransmission."""
     gap: Integers
     """How many numbers were left out since the highest before it, below 0 if it is behind that; not of rup."""
     numbered: Mask
@@ -119,8 +119,8 @@ class Said(NamedTuple):
         return np.where(self.responds | self.piggyback, self.other, self.number)
 
 
-def said_of(decoded: Decoded, sessions: Sessions) -> Said:
-    """Return what the records of sessions say."""
+def headers_of(decoded: Decoded, sessions: Sessions) -> Headers:
+    """Return the headers of session records, as numbers."""
     rows = sessions.rows
 
     def number(name: str) -> Integers:
@@ -158,9 +158,9 @@ def said_of(decoded: Decoded, sessions: Sessions) -> Said:
     calls = (kind == KIND["connect"]) | (kind == KIND["con_reply"])
     copied = [~np.isin(kind, _NEVER_COPIED), calls | (data & ~bare), data]
     session = sessions.words[sessions.number]
-    said = Said(
+    headers = Headers(
         session=session,
-        strand=np.where(rup | pydevts, _places(decoded, rows), session),
+        number_space=np.where(rup | pydevts, _episode_words(decoded, rows), session),
         at_ns=decoded.at_ns[rows],
         protocol=protocol,
         kind=kind,
@@ -188,7 +188,7 @@ def said_of(decoded: Decoded, sessions: Sessions) -> Said:
         has=np.ones(len(rows), bool),
         names=np.ones(len(rows), bool),
     )
-    return _reached(_skipped(said, sessions.runs), sessions.runs)
+    return _reached(_skipped(headers, sessions.runs), sessions.runs)
 
 
 def widened(
@@ -227,31 +227,35 @@ def _rup_words(rows: Rows) -> Words:
     return words
 
 
-def _places(decoded: Decoded, rows: Integers) -> Words:
+def _episode_words(decoded: Decoded, rows: Integers) -> Words:
     """Return a word for the point and the episode of each row."""
     return mixed(decoded.point[rows], decoded.rows.numbers(decoded.rows.unit)[rows])
 
 
-def _skipped(said: Said, runs: Runs) -> Said:
+def _skipped(headers: Headers, runs: Runs) -> Headers:
     """Find the numbers that were left out. Those of rup belong to a message, not to the session."""
-    number = np.where(said.protocol == UDPC, said.raw, said.own)
-    counted = (said.protocol == UDPC) | (said.carries & (said.protocol != RUP))
-    expected = [runs.most(f"next {way}", number + 1, counted & sends) for way, sends in _ways(said)]
-    step = number - np.where(said.forward, *expected)
-    numbered = counted & (np.where(said.forward, *expected) != MISSING)
-    return said._replace(
-        gap=np.where(step > GAP_MAX, 0, step), numbered=numbered | (said.carries & (said.protocol == RUP))
+    number = np.where(headers.protocol == UDPC, headers.raw, headers.own)
+    counted = (headers.protocol == UDPC) | (headers.carries & (headers.protocol != RUP))
+    expected = [runs.most(f"next {way}", number + 1, counted & sends) for way, sends in _ways(headers)]
+    step = number - np.where(headers.forward, *expected)
+    numbered = counted & (np.where(headers.forward, *expected) != MISSING)
+    return headers._replace(
+        gap=np.where(step > GAP_MAX, 0, step), numbered=numbered | (headers.carries & (headers.protocol == RUP))
     )
 
 
-def _reached(said: Said, runs: Runs) -> Said:
+def _reached(headers: Headers, runs: Runs) -> Headers:
     """Compare numbers of the piggyback layout with acknowledgements before: one is for all up to its number."""
-    if not said.piggyback.any():
-        return said
-    reached = [runs.most(f"acknowledged {way}", said.other, said.piggyback & sends) for way, sends in _ways(said)]
-    own, others = np.where(said.forward, *reached), np.where(said.forward, *reached[::-1])
-    return said._replace(covered=said.piggyback & (said.own <= others), further=~said.piggyback | (said.other > own))
+    if not headers.piggyback.any():
+        return headers
+    reached = [
+        runs.most(f"acknowledged {way}", headers.other, headers.piggyback & sends) for way, sends in _ways(headers)
+    ]
+    own, others = np.where(headers.forward, *reached), np.where(headers.forward, *reached[::-1])
+    return headers._replace(
+        covered=headers.piggyback & (headers.own <= others), further=~headers.piggyback | (headers.other > own)
+    )
 
 
-def _ways(said: Said) -> list[tuple[int, Mask]]:
-    return list(enumerate((said.forward, ~said.forward)))
+def _ways(headers: Headers) -> list[tuple[int, Mask]]:
+    return list(enumerate((headers.forward, ~headers.forward)))
