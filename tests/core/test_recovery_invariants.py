@@ -114,7 +114,7 @@ class Model:
             if isinstance(recovery, PartRecovery):
                 self.withdraw(run.stream.serial, 1, 1)
         while (again := recovery.next_retransmission(self.now_us)) is not None:
-            assert again.state == FLYING
+            assert again.state == FLYING or self.now_us < again.again_us < NEVER, "neither in flight nor with a timer"
             assert again.sent_us[-1] == self.now_us
             assert set(range(again.first, again.end)) <= self.waiting[again.stream.serial]
         if not recovery.gives_up(self.now_us):
