@@ -54,6 +54,10 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     # Where in Python a column was made: eleven calls of the JVM for one alias.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # Without the pages nobody reads what Spark keeps of the last 1,000 queries: 5 MB for each analysis of captures.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
