@@ -16,16 +16,24 @@ from fairway.core.recovery.timing import RoundTrip
 
 REORDERS_FOR = 16
 """Cuts after which three later acknowledgements are believed again."""
+REPAIRED_MAX = 256
+"""Packets that may be acknowledged a second time, as far as they are remembered."""
 
 
 class Blame:
     """The losses behind the latest cut of the window."""
 
-    __slots__ = ("_controller", "_cuts", "_latest_us", "_losses", "_none", "_reorders_until", "_timing")
+    __slots__ = (
+        "_controller", "_cuts", "_each", "_latest_us", "_losses", "_none", "_reorders_until", "_repaired", "_timing",
+    )  # fmt: skip
 
-    def __init__(self, timing: RoundTrip, controller: Controller | None) -> None:
+    def __init__(self, timing: RoundTrip, controller: Controller | None, *, each: bool) -> None:
         self._timing = timing
         self._controller = controller
+        self._each = each
+        """Whether each packet is repaired and acknowledged by its name."""
+        self._repaired: dict[int, tuple[int, int, int, int]] = {}
+        """By number, of packets that left more than once and were acknowledged once, what `spurious` wants to know."""
         self._cuts = 1
         self._losses = 0
         """Those since the latest cut that have not turned out to be none."""
@@ -66,9 +74,25 @@ class Blame:
                 self._controller.undo()
                 self._cuts += 1  # what else was lost then has no cut left to undo
 
-    def spurious(self, cut: int, count: int, age_us: int) -> None:
+    def spurious(self, cut: int, count: int, order: int, age_us: int) -> None:
         """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
-        self._latest_us = max(self._latest_us if self.reordered_us() else 0, age_us + (age_us >> 3))
-        self._reorders_until = self._cuts + REORDERS_FOR
-        self._none += count
-        self.absolve(cut, count)
+        if cut:
+            self._latest_us = max(self._latest_us if self.reordered_us() else 0, age_us + (age_us >> 3))
+            self._reorders_until = self._cuts + REORDERS_FOR
+            self._none += count
+            self.absolve(cut, count)
+        if self._each and self._controller is not None:
+            self._controller.missed(-count)
+            self._controller.waited(order, age_us)
+
+    def repaired(self, number: int, cut: int, order: int, age_us: int) -> None:
+        """Take that a packet which left more than once was acknowledged, and nobody knows which transmission was."""
+        if self._each:
+            self._repaired[number] = (cut, 1, order, age_us)
+            if len(self._repaired) > REPAIRED_MAX:
+                del self._repaired[next(iter(self._repaired))]
+
+    def acknowledged_again(self, number: int) -> None:
+        """Take that a packet was acknowledged a second time: then its first transmission had arrived, too."""
+        if number in self._repaired:
+            self.spurious(*self._repaired.pop(number))

@@ -51,8 +51,6 @@ RELIEVED_BY_ONE = 2
 """Packets waiting for room that leave for each one acknowledged: one takes its room, one looks for more."""
 RELIEVED_MAX = 16
 """Losses of a packet after which only its own timer has it leave again: the peer seems never to take it."""
-ANSWERED_MAX = 256
-"""Packets that may be acknowledged a second time, as far as they are remembered."""
 
 
 class Kind(NamedTuple):
@@ -101,7 +99,7 @@ class Transmissions:
         self._cumulative = cumulative
         self._flight = Flight()
         self._evidence = Evidence(timing, cumulative=cumulative, doubts=kind.by_name, most_us=kind.backoff_us_max)
-        self._blame = Blame(timing, controller)
+        self._blame = Blame(timing, controller, each=kind.by_name and not cumulative)
         self._passes_by = kind.by_name and not kind.ordered
         """Whether others leave although a packet is never answered."""
         self._certain_losses = 1 if controller is None else controller.certain_losses
@@ -128,9 +126,6 @@ class Transmissions:
         """Packets repaired by timer only that were lost again and again."""
         self._judged_us = 0
         """What left before has cut the window by a time-out, or by nothing."""
-        self._answered: dict[int, tuple[int, int, int, int]] = {}
-        """By number, what is known of packets that left more than once and were acknowledged once: a second
-        acknowledgement shows that the first transmission had arrived."""
         self._spare = 0
         """New packets that may leave beyond the window, because nothing comes back."""
         self.forgotten: list[Stream] = []
@@ -334,8 +329,7 @@ class Transmissions:
         while number < end:
             run = stream.find(number)
             if run is None:
-                if number in self._answered:
-                    self._take_spurious(*self._answered.pop(number))
+                self._blame.acknowledged_again(number)
                 number += 1
                 continue
             if number > run.first:
@@ -410,21 +404,11 @@ class Transmissions:
         if run.losses and at <= 0:
             order, age_us = run.orders[0] + run.first - run.base, now_us - run.sent_us[0]
             if at == 0:
-                self._take_spurious(run.cut, count, order, age_us)
-            elif self._kind.by_name and not self._cumulative and count == 1:
-                self._answered[run.first] = (run.cut, count, order, age_us)
-                if len(self._answered) > ANSWERED_MAX:
-                    del self._answered[next(iter(self._answered))]
+                self._blame.spurious(run.cut, count, order, age_us)
+            elif count == 1:
+                self._blame.repaired(run.first, run.cut, order, age_us)
         self._leave(run, count)
         return at >= 0
-
-    def _take_spurious(self, cut: int, count: int, order: int, age_us: int) -> None:
-        """Take that the first transmission of packets which were taken for lost had arrived, at that age."""
-        if cut:
-            self._blame.spurious(cut, count, age_us)
-        if self._kind.by_name and not self._cumulative and self._controller is not None:
-            self._controller.missed(-count)
-            self._controller.waited(order, age_us)
 
     def _leave(self, run: Run, count: int) -> None:
         """Take the first packets of a run out of everything."""
