@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     # Where in Python a column was made: eleven calls of the JVM for one alias.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    # Without the pages nobody reads what Spark keeps of the last 1,000 queries: 5 MB for each analysis of captures.
+    # Without the pages nobody reads what Spark keeps of the last 1,000 queries, and the plans of an analysis are large.
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
